@@ -1,4 +1,5 @@
 #include "serving/grammar/GrammarCompiler.h"
+#include "serving/grammar/MaskWords.h"
 #include "serving/grammar/SchemaCheck.h"
 
 #include <atomic>
@@ -445,6 +446,20 @@ TEST(GrammarCompiler, TimeOfAMaskIsTheProcessors) {
   auto late = (*made)->begin()->next(true);
   ASSERT_FALSE(late);
   EXPECT_NE(late.error().what.find("too long"), std::string::npos);
+}
+
+TEST(MaskWords, TheNextIsFound) {
+  for (size_t size : {0, 1, 15, 16, 17, 32, 100}) {
+    std::vector<uint32_t> words(size);
+    EXPECT_EQ(nextWord(words, 0), size);
+    EXPECT_EQ(nextWord(words, size), size);
+    for (size_t at = 0; at < size; ++at) {
+      words[at] = 1u << (at % 32);
+      for (size_t from = 0; from <= size; ++from)
+        EXPECT_EQ(nextWord(words, from), from <= at ? at : size);
+      words[at] = 0;
+    }
+  }
 }
 
 TEST(SchemaCheck, NamesTheKeywordAndItsPlace) {

@@ -1,5 +1,7 @@
 #include "serving/grammar/GrammarFollower.h"
 
+#include "serving/grammar/MaskWords.h"
+
 #include <bit>
 
 namespace knapper::serving {
@@ -26,15 +28,11 @@ void GrammarFollower::begin() {
 
 /// The only token of a mask; -1: there are others, or none.
 static int32_t onlyToken(std::span<const uint32_t> allowed) {
-  int32_t token = -1;
-  for (size_t i = 0; i < allowed.size(); ++i) {
-    if (allowed[i] == 0)
-      continue;
-    if (token >= 0 || !std::has_single_bit(allowed[i]))
-      return -1;
-    token = static_cast<int32_t>(i) * 32 + std::countr_zero(allowed[i]);
-  }
-  return token;
+  size_t at = nextWord(allowed, 0);
+  if (at == allowed.size() || !std::has_single_bit(allowed[at]) ||
+      nextWord(allowed, at + 1) != allowed.size())
+    return -1;
+  return static_cast<int32_t>(at) * 32 + std::countr_zero(allowed[at]);
 }
 
 Expected<GrammarFollower::Outcome>

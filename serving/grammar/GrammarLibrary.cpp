@@ -1,6 +1,7 @@
 #include "serving/grammar/GrammarLibrary.h"
 
 #include "serving/grammar/CompiledForm.h"
+#include "serving/grammar/MaskWords.h"
 #include "serving/grammar/ThreadTime.h"
 
 #include <algorithm>
@@ -92,8 +93,7 @@ public:
       for (int32_t end : ends)
         mask[static_cast<size_t>(end) / 32] &= ~(1u << (end % 32));
       Next made;
-      made.canGoOn = std::any_of(mask.begin(), mask.end(),
-                                 [](uint32_t bits) { return bits != 0; });
+      made.canGoOn = nextWord(mask, 0) < mask.size();
       made.canEnd = matcher.IsCompleted();
       if (made.canEnd && allowEnds)
         for (int32_t end : ends)

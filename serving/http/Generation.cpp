@@ -5,17 +5,22 @@
 #include "serving/tokenizer/Utf8.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <random>
+#include <unistd.h>
 
 namespace knapper::serving {
 namespace {
 
 std::string makeId(bool chat) {
-  std::random_device random;
+  std::array<uint32_t, 3> drawn{};
+  // To open a random_device takes longer than all else of a short request.
+  if (getentropy(drawn.data(), sizeof(drawn)) != 0)
+    std::generate(drawn.begin(), drawn.end(), std::random_device());
   char text[40];
   snprintf(text, sizeof(text), "%s-%08x%08x%08x", chat ? "chatcmpl" : "cmpl",
-           random(), random(), random());
+           drawn[0], drawn[1], drawn[2]);
   return text;
 }
 
@@ -140,10 +145,9 @@ void Generation::receive(size_t choice, Event event) {
 }
 
 void Generation::drain() {
-  std::vector<std::pair<size_t, Event>> events;
   {
     std::lock_guard lock(mutex);
-    std::swap(events, queue);
+    std::swap(taken, queue);
     scheduled = false;
     if (lost && !over) {
       ApiError error = ApiError::from(
@@ -152,9 +156,10 @@ void Generation::drain() {
           [self = shared_from_this(), error] { self->abort(error); });
     }
   }
-  for (auto &[index, event] : events)
+  for (auto &[index, event] : taken)
     if (!over)
       take(choices[index], std::move(event));
+  taken.clear(); // and keeps its memory for the next
   if (over)
     return;
   if (request.stream)
@@ -230,7 +235,9 @@ void Generation::takeToken(Choice &choice, const Token &token) {
       text += environment.texts.tokenizer().tokenText(token.id);
   }
   choice.length += text.size();
-  takeText(choice, choice.stops.push(text));
+  if (choice.stops.any())
+    text = choice.stops.push(text);
+  takeText(choice, text);
 }
 
 void Generation::takeText(Choice &choice, const std::string &text) {
@@ -495,14 +502,14 @@ void Generation::sendChunks() {
     JsonWriter writer;
     writeHead(writer,
               request.chat ? "chat.completion.chunk" : "text_completion");
-    chunkHead = "data: " + writer.take();
+    chunkHead = "data: " + writer.take() + ",\"choices\":[";
+    chunkEnd = request.includeUsage ? "],\"usage\":null}\n\n" : "]}\n\n";
     exchange->begin("text/event-stream; charset=utf-8");
     for (size_t i = 0; request.chat && i < choices.size(); ++i)
-      exchange->write(
-          chunkHead + ",\"choices\":[{\"index\":" + std::to_string(i) +
-          ",\"delta\":{\"role\":\"assistant\",\"content\":\"\"},"
-          "\"logprobs\":null,\"finish_reason\":null}]" +
-          (request.includeUsage ? ",\"usage\":null}\n\n" : "}\n\n"));
+      exchange->write(chunkHead + "{\"index\":" + std::to_string(i) +
+                      ",\"delta\":{\"role\":\"assistant\",\"content\":\"\"},"
+                      "\"logprobs\":null,\"finish_reason\":null}" +
+                      chunkEnd);
   }
   for (size_t i = 0; i < choices.size(); ++i)
     sendChunk(i, choices[i]);
@@ -513,7 +520,7 @@ void Generation::sendChunks() {
     writer.beginObject();
     writeUsage(writer);
     std::string usage = writer.take();
-    exchange->write(chunkHead + ",\"choices\":[]," + usage.substr(1) + "}\n\n");
+    exchange->write(chunkHead + "]," + usage.substr(1) + "}\n\n");
   }
   over = true;
   exchange->write("data: [DONE]\n\n");
@@ -530,6 +537,10 @@ void Generation::sendChunk(size_t index, Choice &choice) {
                   });
   if (choice.text.empty() && choice.reasoning.empty() && !calls && !ends)
     return;
+  if (choice.reasoning.empty() && !calls && !ends && request.topLogprobs < 0) {
+    sendText(index, choice);
+    return;
+  }
   JsonWriter writer;
   writer.beginObject().field("index", static_cast<uint64_t>(index));
   if (!request.chat)
@@ -546,8 +557,19 @@ void Generation::sendChunk(size_t index, Choice &choice) {
   choice.reported |= ends;
   choice.text.clear();
   choice.records.clear();
-  exchange->write(chunkHead + ",\"choices\":[" + writer.text() + "]" +
-                  (request.includeUsage ? ",\"usage\":null}\n\n" : "}\n\n"));
+  exchange->write(chunkHead + writer.text() + chunkEnd);
+}
+
+/// What most events are: text and nothing else. Only it is rendered.
+void Generation::sendText(size_t index, Choice &choice) {
+  JsonWriter text;
+  text.value(choice.text);
+  choice.text.clear();
+  line.assign(chunkHead).append("{\"index\":").append(std::to_string(index));
+  line.append(request.chat ? ",\"delta\":{\"content\":" : ",\"text\":");
+  line.append(text.text()).append(request.chat ? "}" : "");
+  line.append(",\"logprobs\":null,\"finish_reason\":null}").append(chunkEnd);
+  exchange->write(line);
 }
 
 void Generation::abort(ApiError error) {

@@ -94,6 +94,7 @@ private:
 
   void sendChunks();
   void sendChunk(size_t index, Choice &choice);
+  void sendText(size_t index, Choice &choice);
   void sendWhole();
   void finishAnswer();
   void fail(const ApiError &error);
@@ -115,7 +116,8 @@ private:
   const int64_t created; ///< seconds since 1970
   const ServerMetrics::Clock::time_point arrived = ServerMetrics::Clock::now();
   ServerMetrics::Clock::time_point firstToken{};
-  std::string chunkHead;
+  std::string chunkHead, chunkEnd; ///< of each event of the stream
+  std::string line;                ///< the event that is being written
   std::vector<Choice> choices;
   size_t unfinished = 0;
   bool begun = false; ///< the stream's
@@ -123,6 +125,7 @@ private:
 
   std::mutex mutex;
   std::vector<std::pair<size_t, Event>> queue; ///< under `mutex`
+  std::vector<std::pair<size_t, Event>> taken; ///< out of `queue`
   bool scheduled = false;                      ///< under `mutex`
   bool lost = false; ///< an event, for want of memory; under `mutex`
 };

@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -28,7 +29,7 @@ public:
                        std::string body, const HttpHeaders &headers = {}) = 0;
   /// Or an answer in parts: status 200, then `write`, and `end` at last.
   virtual void begin(const std::string &contentType) = 0;
-  virtual void write(std::string part) = 0;
+  virtual void write(std::string_view part) = 0;
   virtual void end() = 0;
   /// Bytes that the client has not taken yet.
   virtual size_t unsent() const = 0;

@@ -2,7 +2,9 @@
 // Beast is in this file: it takes long to compile.
 #include "serving/http/HttpServer.h"
 
+#include <array>
 #include <atomic>
+#include <boost/asio/dispatch.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
@@ -14,7 +16,11 @@
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/read.hpp>
 #include <boost/beast/http/string_body.hpp>
+#include <charconv>
+#include <deque>
+#include <mutex>
 #include <optional>
+#include <span>
 #include <sys/socket.h>
 #include <thread>
 
@@ -27,8 +33,39 @@ namespace http = beast::http;
 using tcp = asio::ip::tcp;
 using ErrorCode = beast::error_code;
 
+class Connection;
+
+/// What other threads have for some of the connections. A thread of the server
+/// is woken for the first of them, not for each, and hands them over a few at a
+/// time; of one connection in order.
+class Inbox {
+public:
+  explicit Inbox(asio::io_context &context) : context(context) {}
+  void add(std::shared_ptr<Connection> connection,
+           std::function<void()> function);
+  /// Drops what is there, and what comes later. No thread of the server runs.
+  void close();
+
+private:
+  struct Item {
+    std::shared_ptr<Connection> connection;
+    std::function<void()> function;
+  };
+  /// One at a time.
+  void deliver();
+  /// Has it called, under the mutex.
+  void goOn();
+
+  asio::io_context &context;
+  std::mutex mutex; ///< guards what follows
+  std::deque<Item> items;
+  bool delivers = false; ///< `deliver` runs, or will
+  bool closed = false;
+};
+
 /// What all connections share.
 struct ServerState {
+  std::vector<std::unique_ptr<Inbox>> inboxes; ///< as many as threads
   HttpServerOptions options;
   HttpHandler handler;
   std::atomic<size_t> connections{0};
@@ -39,10 +76,15 @@ const char *reasonOf(int status) {
   return http::obsolete_reason(static_cast<http::status>(status)).data();
 }
 
+using Strand = asio::strand<asio::io_context::executor_type>;
+
 class Connection final : public HttpExchange {
 public:
-  Connection(tcp::socket socket, std::shared_ptr<ServerState> state)
-      : stream(std::move(socket)), state(std::move(state)) {
+  /// `strand`: the socket's.
+  Connection(tcp::socket socket, const Strand &strand,
+             std::shared_ptr<ServerState> state, size_t number)
+      : stream(std::move(socket)), strand(strand), state(std::move(state)),
+        inbox(*this->state->inboxes[number % this->state->inboxes.size()]) {
     ++this->state->connections;
   }
   ~Connection() override { --state->connections; }
@@ -51,7 +93,7 @@ public:
     ErrorCode ignored;
     stream.socket().set_option(tcp::no_delay(true), ignored);
     stream.socket().non_blocking(true, ignored);
-    asio::post(stream.get_executor(), [self = self()] { self->readHeader(); });
+    asio::post(strand, [self = self()] { self->readHeader(); });
   }
 
   const HttpRequest &request() const override { return current; }
@@ -78,16 +120,19 @@ public:
     send(text + "\r\n");
   }
 
-  void write(std::string part) override {
-    if (part.empty())
+  void write(std::string_view part) override {
+    if (part.empty() || !open)
       return;
-    if (!chunked) {
-      send(std::move(part));
-      return;
+    size_t before = waiting.size();
+    if (chunked) {
+      char size[16];
+      char *end = std::to_chars(size, std::end(size), part.size(), 16).ptr;
+      waiting.append(size, end).append("\r\n");
     }
-    char size[20];
-    snprintf(size, sizeof(size), "%zx\r\n", part.size());
-    send(size + part + "\r\n");
+    waiting += part;
+    if (chunked)
+      waiting += "\r\n";
+    sent(waiting.size() - before);
   }
 
   void end() override {
@@ -99,10 +144,20 @@ public:
   bool isOpen() const override { return open; }
 
   void post(std::function<void()> function) override {
-    asio::post(stream.get_executor(),
-               [self = self(), function = std::move(function)] {
-                 self->guarded(function);
-               });
+    inbox.add(self(), std::move(function));
+  }
+
+  /// Runs it in the strand: now, where that is free.
+  static void run(const std::shared_ptr<Connection> &connection,
+                  std::function<void()> function) {
+    try {
+      asio::dispatch(connection->strand,
+                     [self = connection, function = std::move(function)] {
+                       self->guarded(function);
+                     });
+    } catch (const std::bad_alloc &) { // who watches the socket closes it
+      shutdown(connection->stream.socket().native_handle(), SHUT_RDWR);
+    }
   }
 
 private:
@@ -180,13 +235,18 @@ private:
     guarded([&] { state->handler(shared_from_this()); });
   }
 
-  /// Without memory only this answer fails.
+  /// What the function writes is sent when it has ended. Without memory only
+  /// this answer fails.
   template <typename Function> void guarded(Function &&function) {
+    holds = true;
     try {
       function();
     } catch (const std::exception &) {
       close();
     }
+    holds = false;
+    if (std::exchange(held, false) && open && !busy)
+      writeNow();
   }
 
   /// An answer to what is no request that we take; the connection ends.
@@ -257,15 +317,20 @@ private:
     return text;
   }
 
-  void send(std::string text) {
+  void send(std::string_view text) {
     if (!open)
       return;
     waiting += text;
-    if (unsent() > state->options.mostUnsent + (answered ? text.size() : 0)) {
+    sent(text.size());
+  }
+
+  /// So many bytes more are in `waiting`.
+  void sent(size_t bytes) {
+    if (unsent() > state->options.mostUnsent + (answered ? bytes : 0))
       close();
-      return;
-    }
-    if (!busy)
+    else if (holds)
+      held = true;
+    else if (!busy)
       writeNow();
   }
 
@@ -287,10 +352,10 @@ private:
     if (!answered)
       return;
     busy = true; // whoever answers is not done with it yet
-    post([this] {
-      busy = false;
-      if (open)
-        finish();
+    asio::post(strand, [self = self()] {
+      self->busy = false;
+      if (self->open)
+        self->finish();
     });
   }
 
@@ -367,7 +432,9 @@ private:
   }
 
   beast::tcp_stream stream;
-  std::shared_ptr<ServerState> state;
+  const Strand strand;
+  const std::shared_ptr<ServerState> state;
+  Inbox &inbox; ///< the state's
   beast::flat_buffer buffer;
   std::optional<http::request_parser<http::string_body>> parser;
   HttpRequest current;
@@ -377,9 +444,57 @@ private:
   uint64_t served = 0;
   bool open = true, busy = false, keepAlive = false, chunked = true;
   bool lingers = false;
+  bool holds = false;    ///< a function runs that may write more
+  bool held = false;     ///< it has written
   bool answered = false; ///< all of the answer is in `waiting` or written
   bool handling = false; ///< a request is being answered
 };
+
+void Inbox::add(std::shared_ptr<Connection> connection,
+                std::function<void()> function) {
+  std::lock_guard lock(mutex);
+  if (closed)
+    return;
+  items.push_back({std::move(connection), std::move(function)});
+  if (delivers)
+    return;
+  delivers = true;
+  goOn();
+}
+
+void Inbox::goOn() {
+  try {
+    asio::post(context, [this] { deliver(); });
+  } catch (const std::bad_alloc &) { // with what comes next
+    delivers = false;
+  }
+}
+
+void Inbox::deliver() {
+  constexpr size_t few = 32; // then who else waits for this thread
+  std::array<Item, few> taken;
+  size_t count = 0;
+  {
+    std::lock_guard lock(mutex);
+    for (; count < few && !items.empty(); ++count) {
+      taken[count] = std::move(items.front());
+      items.pop_front();
+    }
+  }
+  for (Item &item : std::span(taken).first(count))
+    Connection::run(item.connection, std::move(item.function));
+  std::lock_guard lock(mutex);
+  delivers = !items.empty() && !closed;
+  if (delivers)
+    goOn();
+}
+
+void Inbox::close() {
+  std::deque<Item> dropped; // destroyed without the mutex
+  std::lock_guard lock(mutex);
+  closed = true;
+  dropped.swap(items);
+}
 
 } // namespace
 
@@ -388,15 +503,19 @@ struct HttpServer::Listener {
       : state(std::make_shared<ServerState>()), context(options.threads),
         acceptor(asio::make_strand(context)), pause(acceptor.get_executor()) {
     state->options = options;
+    for (int i = 0; i < options.threads; ++i)
+      state->inboxes.push_back(std::make_unique<Inbox>(context));
   }
 
   void accept() {
+    Strand strand = asio::make_strand(context);
     acceptor.async_accept(
-        asio::make_strand(context),
-        [this](ErrorCode error, tcp::socket socket) {
+        strand, [this, strand](ErrorCode error, tcp::socket socket) {
           // What was accepted is answered, also where nobody listens any more.
           if (!error && state->connections < state->options.mostConnections)
-            std::make_shared<Connection>(std::move(socket), state)->start();
+            std::make_shared<Connection>(std::move(socket), strand, state,
+                                         accepted++)
+                ->start();
           if (error == asio::error::operation_aborted || !acceptor.is_open())
             return;
           if (error) { // often: no more files; they come back
@@ -416,6 +535,7 @@ struct HttpServer::Listener {
   tcp::acceptor acceptor;
   asio::steady_timer pause;
   tcp::endpoint endpoint;
+  size_t accepted = 0; ///< connections
   std::vector<std::thread> threads;
 };
 
@@ -465,6 +585,8 @@ void HttpServer::stop() {
   for (std::thread &thread : listener->threads)
     thread.join();
   listener->threads.clear();
+  for (const auto &inbox : listener->state->inboxes)
+    inbox->close();
 }
 
 uint16_t HttpServer::port() const { return listener->endpoint.port(); }

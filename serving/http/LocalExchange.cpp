@@ -87,7 +87,7 @@ void LocalExchange::respond(int status, const std::string &, std::string body,
 }
 
 /// Server-sent events, whole ones: their data, but for what ends the stream.
-void LocalExchange::write(std::string part) {
+void LocalExchange::write(std::string_view part) {
   std::lock_guard lock(mutex);
   std::string_view rest = part;
   while (open && !rest.empty()) {

@@ -36,7 +36,7 @@ public:
   void respond(int status, const std::string &contentType, std::string body,
                const HttpHeaders &headers) override;
   void begin(const std::string &) override {}
-  void write(std::string part) override;
+  void write(std::string_view part) override;
   void end() override;
   size_t unsent() const override;
   bool isOpen() const override;

@@ -18,6 +18,8 @@ public:
   std::string push(std::string_view text);
   /// What was held back, at the end.
   std::string finish();
+  /// Whether there are any.
+  bool any() const { return !stops.empty(); }
   /// Whether a stop string was met; the first one of those that end first.
   bool hit() const { return stopped; }
   const std::string &stop() const { return found; }
