@@ -276,7 +276,7 @@ std::vector<Call> callsOn(std::shared_ptr<Inputs> &inputs,
 bool inAChild(const std::function<void()> &body) {
   pid_t child = fork();
   if (child == 0) {
-    alarm(60);
+    alarm(600);
     body();
     _exit(testing::Test::HasFailure() ? 1 : 0);
   }

@@ -4,6 +4,7 @@
 #include "runtime/artefact/ArtefactWriter.h"
 #include "runtime/testing/TestArtefact.h"
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <gtest/gtest.h>
@@ -95,15 +96,25 @@ TEST_F(WholeFiles, AFileIsComparedAgainOnceItChanges) {
   uint32_t y = a.output("y", DType::f32, {n}, {"n"});
   a.launch(a.region(), "add", {x, c, y}, n);
   std::vector<std::byte> bytes = a.bytes();
-  std::ofstream(path, std::ios::binary)
-      .write(reinterpret_cast<const char *>(bytes.data()), bytes.size());
   auto isKnown = [&](ConstantChecks checks) {
     auto artefact = Artefact::load(path, {checks, 2});
     EXPECT_TRUE(artefact) << artefact.error().message();
     return !(*artefact)->checksBeforeUse();
   };
-  isKnown(ConstantChecks::atLoad);
-  EXPECT_FALSE(isKnown(ConstantChecks::beforeUse)) << "it has just changed";
+  // Two seconds after a change a file may be marked: an attempt that other work
+  // on the machine made so long says nothing.
+  bool known = false;
+  auto seconds = std::chrono::steady_clock::duration::max();
+  for (int i = 0; i < 20 && seconds > std::chrono::seconds(1); ++i) {
+    fs::remove_all(cache);
+    auto start = std::chrono::steady_clock::now();
+    std::ofstream(path, std::ios::binary)
+        .write(reinterpret_cast<const char *>(bytes.data()), bytes.size());
+    isKnown(ConstantChecks::atLoad);
+    known = isKnown(ConstantChecks::beforeUse);
+    seconds = std::chrono::steady_clock::now() - start;
+  }
+  EXPECT_FALSE(known) << "it has just changed";
   std::this_thread::sleep_for(std::chrono::milliseconds(2100));
   EXPECT_FALSE(isKnown(ConstantChecks::beforeUse));
   isKnown(ConstantChecks::atLoad);

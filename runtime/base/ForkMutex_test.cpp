@@ -13,7 +13,7 @@ namespace {
 template <typename Work> pid_t forkFor(Work work) {
   pid_t child = fork();
   if (child == 0) {
-    alarm(10); // a hang is a failure
+    alarm(120); // a hang is a failure
     _exit(work());
   }
   return child;

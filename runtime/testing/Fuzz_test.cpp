@@ -460,7 +460,7 @@ TEST(Fuzz, DamagedArtefactsAreRefusedOrRun) {
       runOnce(**onCpu, dog);
     }
     EXPECT_LT(std::chrono::steady_clock::now() - start,
-              std::chrono::seconds(10));
+              std::chrono::seconds(120));
     if (::testing::Test::HasFailure())
       break;
   }

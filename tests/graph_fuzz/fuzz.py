@@ -94,9 +94,9 @@ class Worker:
         return status
 
 
-def fuzz(first: int, count: int, *, seconds=None, jobs=2, report=print, failures=None, mutate=False):
-    """Runs cases, for `seconds` at most; returns the next case, counts by kind and by operator, the failing
-    outcomes, and what was refused how often."""
+def fuzz(first: int, count: int, *, seconds=None, least=0, jobs=2, report=print, failures=None, mutate=False):
+    """Runs cases, for `seconds` at most but `least` of them in any case; returns the next case, counts by kind
+    and by operator, the failing outcomes, and what was refused how often."""
     kinds, ops, bad = collections.Counter(), collections.Counter(), []
     reasons = collections.Counter()
     words, variables, folder = ["--work"], {}, tempfile.TemporaryDirectory()
@@ -124,7 +124,8 @@ def fuzz(first: int, count: int, *, seconds=None, jobs=2, report=print, failures
     try:
         while True:
             for worker in workers:
-                if worker.case is None and following < end and time.monotonic() < deadline:
+                goes_on = time.monotonic() < deadline or following < first + least
+                if worker.case is None and following < end and goes_on:
                     worker.give(following)
                     following += 1
             busy = [w for w in workers if w.case is not None]

@@ -22,16 +22,16 @@ from knapper.reduce.reducer import Reducer
 pytestmark = pytest.mark.skipif(not PROGRAM.exists(), reason=f"{PROGRAM} is not built")
 CASES = int(os.environ.get("KNAPPER_GRAPH_CASES", "500"))
 SECONDS = float(os.environ.get("KNAPPER_GRAPH_SECONDS", "60"))
-LEAST = 30  # in the time; a busy machine manages a hundred
+LEAST = 30  # that agree, however busy the machine is
 HERE = Path(__file__).resolve().parent
 
 
 def test_graphs_agree_with_the_reference():
     """As many cases as a minute allows; `fuzz.py --state FILE` runs further ones."""
-    _, kinds, _, bad, _ = fuzz.fuzz(0, CASES, seconds=SECONDS, jobs=os.cpu_count() or 1)
+    _, kinds, _, bad, _ = fuzz.fuzz(0, CASES, seconds=SECONDS, least=2 * LEAST, jobs=os.cpu_count() or 1)
     assert not bad, "\n".join(f"case {b['case']}: {b['kind']}: {b['text']}" for b in bad)
     assert kinds["same"] > 4 * kinds["refused"], kinds
-    assert kinds["same"] >= min(CASES, LEAST), f"too slow to show anything: {kinds}"
+    assert kinds["same"] >= min(CASES, LEAST), f"too few to show anything: {kinds}"
 
 
 def test_a_case_is_always_the_same_graph():

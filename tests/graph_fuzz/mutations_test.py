@@ -16,8 +16,8 @@ SECONDS = float(os.environ.get("KNAPPER_MUTATION_SECONDS", "15"))
 
 
 def test_damaged_node_cases():
-    """As many as the time allows; `fuzz.py --mutate --state FILE` runs further ones."""
-    following, kinds, ops, bad, _ = fuzz.fuzz(FIRST, 10**6, seconds=SECONDS, jobs=os.cpu_count() or 1, mutate=True)
+    """As many as the time allows, 200 in any case; `fuzz.py --mutate --state FILE` runs further ones."""
+    following, kinds, ops, bad, _ = fuzz.fuzz(FIRST, 10**6, seconds=SECONDS, least=200, jobs=os.cpu_count() or 1, mutate=True)
     assert not bad, "\n".join(f"case {b['case']}: {b['kind']}: {b['text']}" for b in bad)
     assert following - FIRST > 2 * SECONDS and kinds["same"] > following // 20 and kinds["refused"] and len(ops) > 40, kinds
 

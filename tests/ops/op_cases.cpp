@@ -7,6 +7,7 @@
 #include "tests/ops/Cases.h"
 #include "tests/ops/Compiled.h"
 #include "llvm/ADT/ScopeExit.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/raw_ostream.h"
 #include "llvm/Support/xxhash.h"
@@ -23,6 +24,7 @@ namespace {
 /// are read by hand.
 struct Arguments {
   std::string list, filter, dump, isa, results, write;
+  std::vector<std::string> types;
   std::optional<std::pair<unsigned, unsigned>> sample; // seed, how many
   bool speed = false, emulateTiles = false;
   unsigned part = 0, parts = 1;
@@ -32,6 +34,7 @@ struct Arguments {
 constexpr const char *usage =
     "op_cases cases.json [options]\n"
     "  --filter TEXT   only cases whose name has this text\n"
+    "  --type T[,T]    only cases with one of these element types\n"
     "  --dump FOLDER   write inputs and reference results\n"
     "  --isa NAME      compile for it, run, compare with the reference\n"
     "  --write FOLDER  with --isa: write each as NAME.knap and run nothing\n"
@@ -65,6 +68,9 @@ std::optional<Arguments> parse(int argc, char **argv) {
     unsigned number = 0;
     if (argument == "--filter")
       arguments.filter = value.str();
+    else if (argument == "--type")
+      for (StringRef type : llvm::split(value, ','))
+        arguments.types.push_back(type.str());
     else if (argument == "--dump")
       arguments.dump = value.str();
     else if (argument == "--isa")
@@ -102,6 +108,23 @@ bool isDrawn(const Arguments &arguments, StringRef name, size_t all) {
   auto [seed, count] = *arguments.sample;
   return llvm::xxh3_64bits(cat(seed, " ", std::string_view(name))) % all <
          count;
+}
+
+/// Whether one of the element types stands in the case's program, or none was
+/// asked for. Types stand alone there, or behind the x of a shape.
+bool hasType(const Arguments &arguments, StringRef program) {
+  auto standsAlone = [&](StringRef type) {
+    for (size_t at = program.find(type); at != StringRef::npos;
+         at = program.find(type, at + 1)) {
+      char before = at ? program[at - 1] : ' ';
+      StringRef after = program.drop_front(at + type.size());
+      if ((before == 'x' || !llvm::isAlnum(before)) &&
+          (after.empty() || !llvm::isAlnum(after.front())))
+        return true;
+    }
+    return false;
+  };
+  return arguments.types.empty() || llvm::any_of(arguments.types, standsAlone);
 }
 
 /// Writes tensors one after the other into a file of its own, and describes
@@ -188,6 +211,7 @@ int main(int argc, char **argv) {
   unsigned unsupported = 0, others = 0, index = 0;
   for (const OpCase &opCase : *cases) {
     if (!StringRef(opCase.name).contains(arguments->filter) ||
+        !hasType(*arguments, opCase.mlir) ||
         !isDrawn(*arguments, opCase.name, cases->size()) ||
         index++ % arguments->parts != arguments->part)
       continue;

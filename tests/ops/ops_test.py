@@ -117,16 +117,19 @@ def test_a_refused_case_is_a_failure(case_list):
     assert "refused: unknown instruction set 'x86-64-v9'" in done.stderr
 
 
+BYTES, PAIRS = "i8,ui8", "bf16"  # whose products these levels have instructions for
+
+
 @pytest.mark.parametrize(
-    "isa, cases",
-    [("x86-64-v4-vnni", name) for name in ("dot", "conv bytes")]
-    + [("x86-64-v4-bf16", name) for name in ("dot", "conv ", "attention")],
+    "isa, types, cases",
+    [("x86-64-v4-vnni", BYTES, name) for name in ("dot", "conv bytes")]
+    + [("x86-64-v4-bf16", PAIRS, name) for name in ("dot", "conv ", "attention")],
 )
-def test_products_in_groups(case_list, isa, cases):
-    """What these levels add to x86-64-v4; all else is compiled as there."""
+def test_products_in_groups(case_list, isa, types, cases):
+    """What these levels add to x86-64-v4; all else is compiled as there (TargetDesc::extends)."""
     if not supported(isa):
         pytest.skip(f"this machine has no {isa}")
-    done = run(case_list, "--isa", isa, "--filter", cases)
+    done = run(case_list, "--isa", isa, "--filter", cases, "--type", types)
     assert done.returncode == 0, done.stderr[-6000:]
 
 
@@ -136,7 +139,7 @@ def test_products_in_tile_registers(case_list, cases):
     isa = "x86-64-v4-amx"
     if not supported("x86-64-v4-bf16"):
         pytest.skip(f"this machine runs no code around tiles: no {isa} and no x86-64-v4-bf16")
-    done = run(case_list, "--isa", isa, "--filter", cases, "--emulate-tiles")
+    done = run(case_list, "--isa", isa, "--filter", cases, "--type", f"{BYTES},{PAIRS}", "--emulate-tiles")
     assert done.returncode == 0, done.stderr[-6000:]
 
 
@@ -149,7 +152,7 @@ def test_products_of_float32_in_parts(case_list, monkeypatch, other):
         pytest.skip(f"this machine runs no code around tiles: no {isa} and no x86-64-v4-bf16")
     monkeypatch.setenv("KNAPPER_FLOAT32_PRODUCTS", "bf16x6")
     number = [] if other is None else ["--other", other]
-    done = run(case_list, "--isa", isa, "--filter", "dot", "--emulate-tiles", *number)
+    done = run(case_list, "--isa", isa, "--filter", "dot", "--type", "f32", "--emulate-tiles", *number)
     assert done.returncode == 0, done.stderr[-6000:]
 
 

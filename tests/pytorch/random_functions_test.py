@@ -26,12 +26,16 @@ def test_random_functions_do_what_eager_does(tmp_path):
     """Of a fixed seed: what searches is bench/torch_functions.py, by the commit's. `KNAPPER_FUNCTION_CASES` and
     `_SECONDS` say how many."""
     rows = tmp_path / "rows.jsonl"
-    done = subprocess.run(
-        [sys.executable, ROOT / "bench" / "torch_functions.py", "--seed", "cc", "--first", "700",
-         "--cases", CASES, "--seconds", SECONDS, "--timeout", "400", "--resume", rows],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    ended = [json.loads(line) for line in rows.read_text().splitlines()]
+    ended: list[dict] = []
+    for _ in range(10):  # a machine with much else to do goes on where it was
+        done = subprocess.run(
+            [sys.executable, ROOT / "bench" / "torch_functions.py", "--seed", "cc", "--first", "700",
+             "--cases", CASES, "--seconds", SECONDS, "--timeout", "400", "--resume", rows],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        ended = [json.loads(line) for line in rows.read_text().splitlines()]
+        if done.returncode or len(ended) >= min(int(CASES), LEAST):
+            break
     assert done.returncode == 0, done.stdout + done.stderr
     same = sum(row["status"] == "same" for row in ended)
     assert same >= 0.8 * len(ended) and len(ended) >= min(int(CASES), LEAST), done.stdout

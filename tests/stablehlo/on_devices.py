@@ -75,11 +75,14 @@ def queues_are_apart():
     x = [jax.device_put(np.eye(256, dtype=np.float32), d) for d in DEVICES]
     for function, device in ((long, 0), (short, 1)):
         jax.block_until_ready(function(x[device]))
-    start = time.perf_counter()
-    slow = long(x[0])
-    jax.block_until_ready(short(x[1]))
-    between, waits = time.perf_counter() - start, not slow.is_ready()
-    jax.block_until_ready(slow)
+    for _ in range(20):  # other work on the machine may hold up this thread until the long run has ended
+        start = time.perf_counter()
+        slow = long(x[0])
+        jax.block_until_ready(short(x[1]))
+        between, waits = time.perf_counter() - start, not slow.is_ready()
+        jax.block_until_ready(slow)
+        if waits:
+            break
     return "" if waits else f"the short run ended after {between:.3f} s, the long one in {time.perf_counter() - start:.3f} s"
 
 
