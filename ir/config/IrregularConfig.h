@@ -75,6 +75,17 @@ struct SortConfig {
   }
 };
 
+/// CpuTopK.cpp.
+struct TopKCpuConfig {
+  int64_t lanes = 0; ///< that keep their best; 0: all elements are listed
+
+  template <class Config, class Visit>
+  static void fields(Config &c, Visit &&visit) {
+    constexpr int64_t none = 0;
+    visit("lanes", c.lanes, none, true);
+  }
+};
+
 /// What the sorts of GPUs share.
 struct SortTileGpuConfig {
   int64_t lanes = 0;   ///< elements of a tile

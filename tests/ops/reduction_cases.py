@@ -271,6 +271,11 @@ for dtype, shape, dim in [("f32", (400, 7, 3), 1), ("bf16", (33, 150, 5), 1), ("
         case(f"scan lines {kind} {dtype} {'x'.join(map(str, shape))} {attributes}",
              [In("x", t, "unit" if dtype in FLOATS else "normal")], f"%r = ts.scan {kind} %x dim {dim} {attributes} : {t}", t,
              PLANE if "a" in shape else ({},), tolerance=ROUNDING.get(dtype, "exact"))
+# Sums that only grow: what each step rounds goes in one direction.
+for dtype, shape, dim in [("f32", (1, 200003), 1), ("f32", (60001, 3), 0), ("bf16", (1, 30011), 1)]:
+    t = T(dtype, *shape)
+    case(f"scan growing {dtype} {'x'.join(map(str, shape))}", [In("x", t, "positive")], f"%r = ts.scan add %x dim {dim} : {t}", t, [{}],
+         lambda x, dim=dim: np_().cumsum(x.astype("f8"), dim), "relative 4e-7" if dtype == "f32" else ROUNDING[dtype])
 # Few long lines beside each other, of which a program has all: lines that fill its threads and ones that do not, a last tile of
 # some steps, tiles of one group and of more than wait for each other at once.
 for dtype, shape, dim in [("bf16", (25003, 19), 0), ("f32", (3, 9001, 2, 5), 1), ("i64", (20001, 63), 0), ("f64", (2, 20000, 2), 1),
@@ -322,6 +327,16 @@ for dtype, shape, k in [("bf16", (3, 5000), 50), ("f32", (2, 1021), 5), ("f16", 
                  f"%r0, %r1 = ts.topk %x k <{k}> dim 1 {'' if largest else '{largest = false}'} : {t}",
                  [T(dtype, *picked), T("i64", *picked)], [{}],
                  (lambda x, k=k, f=np_topk(largest): f(x, k)) if values != "special" and dtype != "ui64" else None)
+# All large elements have one place in 64: what the lanes keep says little of them.
+for dtype, size, k in [("f32", 140003, 20), ("i64", 90001, 30)]:
+    t = T(dtype, 1, size)
+    one = "dense<1.0>" if dtype == "f32" else "dense<1>"
+    case(f"topk of one lane {dtype} {size} {k}", [In("x", t)],
+         f"%p = ts.iota 1 : tensor<1x{size}xi64>\n%c = ts.constant dense<64> : tensor<i64>\n%n = ts.broadcast %c [] : tensor<i64> to tensor<1x{size}xi64>\n"
+         f"%m = ts.mod %p, %n : tensor<1x{size}xi64>\n%e = ts.constant dense<3> : tensor<i64>\n%l = ts.broadcast %e [] : tensor<i64> to tensor<1x{size}xi64>\n"
+         f"%h = ts.compare eq %m, %l : tensor<1x{size}xi64>\n%o = ts.constant {one.replace('1', '100')} : tensor<{dtype}>\n"
+         f"%s = ts.broadcast %o [] : tensor<{dtype}> to {t}\n%a = ts.add %x, %s : {t}\n%y = ts.select %h, %a, %x : tensor<1x{size}xi1>, {t}\n"
+         f"%r0, %r1 = ts.topk %y k <{k}> dim 1 : {t}", [T(dtype, 1, k), T("i64", 1, k)], [{}])
 # The first of many lines, which is what a reduction finds.
 for dtype, shape, dim in [("f32", (200, 90), 1), ("bf16", (130, 1000), 1), ("f16", (20, 70, 7), 1), ("i32", (128, 77), 1), ("ui8", (90, 300), 0),
                           ("f64", (140, 65), 1), ("i64", (3, 50, 70), 2)]:

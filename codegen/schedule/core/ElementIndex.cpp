@@ -290,12 +290,12 @@ SmallVector<LaneIndex> ElementEmitter::split(const LaneIndex &position,
       index = {start};
     return result;
   }
-  // A GPU divides numbers of 32 bits in a quarter of the instructions; lanes
+  // Numbers of 32 bits are divided in a quarter of the instructions; lanes
   // behind the end count too.
   Dim all = ts::product(builder.getContext(), dims);
   std::optional<int64_t> elements = all.asConstant();
-  bool isNarrow = target.simt && elements &&
-                  *elements <= std::numeric_limits<int32_t>::max() - lanes;
+  bool isNarrow =
+      elements && *elements <= std::numeric_limits<int32_t>::max() - lanes;
   LaneIndex rest = position;
   for (size_t i = dims.size(); i-- > 0;) {
     bool outermost =

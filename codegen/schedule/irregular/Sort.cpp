@@ -16,6 +16,7 @@
 #include "codegen/schedule/core/Grain.h"
 #include "codegen/schedule/core/LaneLoops.h"
 #include "codegen/schedule/core/Schedules.h"
+#include "codegen/schedule/irregular/CpuSorts.h"
 #include "codegen/schedule/irregular/SortKeys.h"
 #include "ir/config/IrregularConfig.h"
 
@@ -67,6 +68,8 @@ constexpr int64_t countBytes = 8 * digitValues * 64 / digitBits;
 
 } // namespace
 
+Dim radixSortScratch(Dim length) { return length * 32 + countBytes + 64; }
+
 LogicalResult chooseSort(ts::KernelOp kernel, const TargetDesc &target,
                          Knobs &knobs, SmallVectorImpl<Schedule> &schedules) {
   ts::TopKOp op = topKOf(kernel);
@@ -98,7 +101,8 @@ LogicalResult chooseSort(ts::KernelOp kernel, const TargetDesc &target,
   bool radix = representative(dims[op.getDim()]) >= shortest;
   schedule.parameters = config::print(config::SortConfig{.radix = radix});
   // Two halves of (index, value), each element 8 bytes at most; and counts.
-  schedule.scratch = dims[op.getDim()] * 32 + (radix ? countBytes : 0) + 64;
+  schedule.scratch =
+      radix ? radixSortScratch(dims[op.getDim()]) : dims[op.getDim()] * 32 + 64;
   schedules.push_back(std::move(schedule));
   return success();
 }
@@ -515,16 +519,8 @@ LogicalResult CpuMergeSort::finish(const Coord &line, Value source) {
 
 } // namespace
 
-LogicalResult buildSort(BuildContext &context) {
-  auto config = configOf<config::SortConfig>(context);
-  if (failed(config))
-    return failure();
-  if (config->lanes)
-    return buildRanks(context, config->lanes);
-  ElementEmitter &e = context.emitter;
-  ts::TopKOp op = topKOf(context.kernel);
-  unsigned axis = op.getDim();
-  SmallVector<Dim> dims = ts::dimsOf(op.getInput()), around;
+Coord lineOfProgram(ElementEmitter &e, ArrayRef<Dim> dims, unsigned axis) {
+  SmallVector<Dim> around;
   for (auto [i, dim] : llvm::enumerate(dims))
     if (i != axis)
       around.push_back(dim);
@@ -534,6 +530,23 @@ LogicalResult buildSort(BuildContext &context) {
   unsigned next = 0;
   for (size_t i = 0; i < dims.size(); ++i)
     line.dims.push_back({i == axis ? Value() : outer[next++]});
+  return line;
+}
+
+LogicalResult buildRadixSort(BuildContext &context, ts::TopKOp op,
+                             const Coord &line) {
+  return RadixSort(context, op).build(line);
+}
+
+LogicalResult buildSort(BuildContext &context) {
+  auto config = configOf<config::SortConfig>(context);
+  if (failed(config))
+    return failure();
+  if (config->lanes)
+    return buildRanks(context, config->lanes);
+  ts::TopKOp op = topKOf(context.kernel);
+  Coord line =
+      lineOfProgram(context.emitter, ts::dimsOf(op.getInput()), op.getDim());
   for (Value value : context.kernel.yield().getValues())
     if (value != op.getValues() && value != op.getIndices())
       return context.kernel.emitOpError(
