@@ -86,6 +86,10 @@ Expected<KeptSource> readKeptSource(const Artefact &artefact) {
   if (!isKept(texts[0]))
     return artefact.damaged(section.data(),
                             "the kept source is of an unknown format");
+  if (rest.starts_with(std::string_view(
+          kMagic, sizeof(kMagic)))) // which might keep another, and so on
+    return artefact.damaged(section.data(),
+                            "the kept source is an artefact itself");
   return KeptSource{texts[0], texts[1], texts[2], std::string(rest)};
 }
 

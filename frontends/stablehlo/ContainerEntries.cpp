@@ -15,7 +15,7 @@ constexpr unsigned deepest = 512;
 /// varint each), S list of them, b byte, B list of bytes, o attribute if a flag
 /// says so, w varint and an attribute where it is not 0, M list of pairs of
 /// attributes, D shape, I width of an integer, # a number as its type has it, C
-/// type of numbers. ! is a kind that is refused.
+/// type of numbers, R of real ones. ! is a kind that is refused.
 using Format = const char *;
 
 // In MLIR 22: BuiltinDialectBytecode.td. Those refused trust their bytes.
@@ -45,7 +45,7 @@ constexpr Format builtinTypes[] = {
     /*f64*/ "",
     /*f80*/ "!",
     /*f128*/ "!",
-    /*complex*/ "C",
+    /*complex*/ "R",
     /*memref*/ "!",
     /*memref, space*/ "!",
     /*none*/ "",
@@ -121,7 +121,7 @@ private:
   bool part(Kind &kind, Cursor &cursor, unsigned depth, unsigned &highest);
   bool numbers(Cursor &cursor, uint64_t count);
   bool shape(Cursor &cursor);
-  bool isNumber(uint64_t type) const;
+  bool isNumber(uint64_t type, bool isReal) const;
 
   Kind kinds[2];
   std::string problem;
@@ -206,13 +206,17 @@ bool Entries::shape(Cursor &cursor) {
                    wrong("a tensor type is too large"));
 }
 
-/// Whether it may be the element of a complex or a tensor type.
-bool Entries::isNumber(uint64_t type) const {
+/// Whether it may be the element of a tensor type or, where it is to be real,
+/// of a complex one.
+bool Entries::isNumber(uint64_t type, bool isReal) const {
   if (type >= kinds[1].entries.size())
     return false;
   const ContainerEntry &entry = kinds[1].entries[type];
   std::optional<uint64_t> code = Cursor(entry.bytes).number();
-  constexpr uint64_t function = 2, complex = 9, none = 12, tuple = 15;
+  constexpr uint64_t index = 1, function = 2, complex = 9, none = 12,
+                     tuple = 15;
+  if (isReal && code && (*code == index || *code == complex))
+    return false;
   return entry.dialect == "builtin" && code && *code != function &&
          *code != none && (*code <= complex || *code > tuple);
 }
@@ -239,11 +243,13 @@ bool Entries::field(char what, Cursor &cursor, unsigned depth,
     return part(types, cursor, depth, highest);
   case 'L':
     return list(types, 1);
-  case 'C': {
+  case 'C':
+  case 'R': {
     Cursor before = cursor;
     number = before.number();
     return part(types, cursor, depth, highest) &&
-           (isNumber(*number) || wrong("an element's type is no number"));
+           (isNumber(*number, what == 'R') ||
+            wrong("an element's type is no number"));
   }
   case 'v':
   case 'd':

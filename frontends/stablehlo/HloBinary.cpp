@@ -34,10 +34,11 @@ bool isTruth(Value value) {
 }
 
 /// A number times a truth is the number or 0: XLA makes a select of it, and
-/// what masks infinities relies on that. Of floats that it computes as they
-/// are.
+/// what masks infinities relies on that. Not of bf16, which it widens first.
 LogicalResult importMultiply(HloNode &n) {
-  if (n.op->getNumOperands() == 2 && n.element().isF32())
+  Type element = n.element();
+  bool isFloat = element.isF16() || element.isF32() || element.isF64();
+  if (n.op->getNumOperands() == 2 && isFloat)
     for (unsigned i : {0u, 1u})
       if (isTruth(n.op->getOperand(i))) {
         Value none = n.scalar(0, n.element());

@@ -110,14 +110,16 @@ static LogicalResult joinBiases(AddOp op, PatternRewriter &rewriter) {
   return failure();
 }
 
-/// Whether the window is one element: such a convolution is a product, which a
-/// border would hide.
-static bool isPointwise(ConvOp op) {
+/// Whether windows are one element, or lie side by side: such a convolution is
+/// a product (graph/layout/ChannelsLast.cpp), which a border would hide.
+static bool isProduct(ConvOp op) {
+  ArrayRef<int64_t> strides = op.getStrides();
   SmallVector<Dim> dims = dimsOf(op.getFilter());
-  int64_t first = op.getChannelsLast() ? 0 : 2,
-          spatial = static_cast<int64_t>(op.getStrides().size());
-  return llvm::all_of(ArrayRef(dims).slice(first, spatial),
-                      [](const Dim &d) { return d.isConstant(1); });
+  int64_t first = op.getChannelsLast() ? 0 : 2;
+  return llvm::all_of(llvm::seq<size_t>(strides.size()), [&](size_t i) {
+    return dims[first + i].isConstant(1) ||
+           dims[first + i].isConstant(strides[i]);
+  });
 }
 
 /// Zeros around the image are the convolution's own border. Amounts of run time
@@ -125,7 +127,8 @@ static bool isPointwise(ConvOp op) {
 static LogicalResult takeBorder(ConvOp op, PatternRewriter &rewriter) {
   auto pad = op.getInput().getDefiningOp<PadOp>();
   if (!pad || pad.getMode() != PadMode::constant ||
-      !isSplat(pad.getValue(), 0) || isPointwise(op) ||
+      !isSplat(pad.getValue(), 0) || isProduct(op) ||
+      !llvm::all_of(pad->getUsers(), llvm::IsaPred<ConvOp>) ||
       !llvm::all_of(op.getInputDilations(), [](int64_t n) { return n == 1; }))
     return failure();
   SmallVector<Dim> before = dimsOf(pad.getLow()), after = dimsOf(pad.getHigh());

@@ -7,8 +7,8 @@
 // The first two for s and b constant along everything but the channels (batch
 // normalisation in inference form). The products become constant expressions,
 // evaluated when weights are packed. Rounding: W * s rounds once more than the
-// parts. The third where the padding is of spatial dims alone, by constants, and
-// the window is more than one element.
+// parts. The third where the padding is of spatial dims alone, by constants,
+// and windows are more than one element and overlap.
 //
 //===----------------------------------------------------------------------===//
 #pragma once

@@ -561,15 +561,14 @@ Status takeStatuses(const Program &program, RunState &state) {
       return userError("integer division by zero", origin,
                        "check the values of the model's inputs");
     uint32_t choice = state.choice[i];
-    return userError(
-        cat("a kernel reported status ", code, ", which there is not (",
-            choice == Program::kNone
-                ? ""
-                : program.launches[i].choices[choice].label,
-            ")"),
-        origin,
-        "mend the kernel of --kernels if it is one, else compile the model "
-        "again");
+    std::string_view label = choice == Program::kNone
+                                 ? std::string_view()
+                                 : program.launches[i].choices[choice].label;
+    std::string what = cat("a kernel reported status ", code,
+                           ", which there is not (", label, ")");
+    if (label.starts_with("user{"))
+      return userError(what, origin, "mend the kernel of --kernels");
+    return internalError(what, origin);
   }
   return success();
 }

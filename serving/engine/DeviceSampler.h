@@ -30,7 +30,7 @@ public:
   int64_t knownLogits() const;
   int64_t knownBest() const;
 
-  /// Rows with more changes cost more than to fetch them does.
+  /// Of a draw: rows with more changes cost more than to fetch them does.
   static constexpr size_t kMostChanges = 1024;
 
   /// What the draws' rows hold, in their order; valid until the next run.

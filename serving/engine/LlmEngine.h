@@ -137,7 +137,7 @@ private:
   std::vector<Sequence *> drawn; ///< in this step, not settled
   EngineStatistics counters;     ///< of the engine's thread
   bool doubtful = false;         ///< the device failed a request
-  bool fetchesAll = false;       ///< it could not draw, which was told
+  bool fetchesAll = false;       ///< it could not draw, and is not asked again
   double lastRun = 0; ///< when it ended; 0: nothing was to be done since
   std::vector<EventSender::Item> posted; ///< never more than `sender` takes
   EventSender sender;

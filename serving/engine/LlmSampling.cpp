@@ -43,9 +43,13 @@ LlmEngine::drawOnDevice(std::vector<Part *> drawing) {
   for (Part *part : drawing) {
     const Request &request = part->sequence->request;
     std::optional<std::span<const uint32_t>> allowed = allowedOf(*part);
-    if (!allowed || !mayUseSummary(request.sampling, request.topLogprobs,
-                                   sampler->knownLogits(), sampler->knownBest(),
-                                   settings.limits.vocabulary)) {
+    bool hasManyChanges =
+        mostLogitChanges(request.sampling, part->sequence->counts) >
+        DeviceSampler::kMostChanges;
+    if (!allowed || hasManyChanges ||
+        !mayUseSummary(request.sampling, request.topLogprobs,
+                       sampler->knownLogits(), sampler->knownBest(),
+                       settings.limits.vocabulary)) {
       left.push_back(part);
       continue;
     }
@@ -56,14 +60,14 @@ LlmEngine::drawOnDevice(std::vector<Part *> drawing) {
                                   settings.limits.vocabulary),
                      *allowed});
   }
-  if (there.empty())
+  if (there.empty() || fetchesAll)
     return drawing;
   auto summaries = runner->summarise(draws);
   if (!summaries) {
     // Tokens are drawn all the same, from rows that cost more to fetch.
-    if (!std::exchange(fetchesAll, true))
-      log(LogLevel::warning, cat("the device does not draw tokens: ",
-                                 summaries.error().message()));
+    fetchesAll = true;
+    log(LogLevel::warning,
+        cat("the device does not draw tokens: ", summaries.error().message()));
     return drawing;
   }
   for (size_t i = 0; i < there.size(); ++i) {

@@ -137,7 +137,12 @@ void Generation::receive(size_t choice, Event event) {
   if (scheduled)
     return;
   try {
-    exchange->post([self = shared_from_this()] { self->drain(); });
+    auto drained = [self = shared_from_this()] { self->drain(); };
+    // The end of a whole answer renders all of it.
+    if (request.stream)
+      exchange->postBrief(std::move(drained));
+    else
+      exchange->post(std::move(drained));
     scheduled = true;
   } catch (const std::bad_alloc &) { // with the next event
     lost = true;

@@ -18,7 +18,7 @@ struct HttpRequest {
 
 using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
 
-/// All functions but `post` and `postSoon` are called on the exchange's own
+/// All functions but those that post are called on the exchange's own
 /// thread of execution: in the service's handler and in what was posted.
 class HttpExchange : public std::enable_shared_from_this<HttpExchange> {
 public:
@@ -37,6 +37,11 @@ public:
   virtual bool isOpen() const = 0;
   /// Runs a function later, from any thread.
   virtual void post(std::function<void()> function) = 0;
+  /// The same for what is over at once, as a token's event: many are run one
+  /// after the other by a thread that is woken once.
+  virtual void postBrief(std::function<void()> function) {
+    post(std::move(function));
+  }
   /// The same for what must not wait until the client asks for more.
   virtual void postSoon(std::function<void()> function) {
     post(std::move(function));

@@ -35,30 +35,26 @@ using ErrorCode = beast::error_code;
 
 class Connection;
 
-/// What other threads have for some of the connections. A thread of the server
-/// is woken for the first of them, not for each, and hands them over a few at a
-/// time; of one connection in order.
+/// Connections that other threads have something for. A thread of the server is
+/// woken for the first of them, not for each, and runs a few one after the
+/// other.
 class Inbox {
 public:
   explicit Inbox(asio::io_context &context) : context(context) {}
-  void add(std::shared_ptr<Connection> connection,
-           std::function<void()> function);
+  /// False once it is closed.
+  bool add(std::shared_ptr<Connection> connection);
   /// Drops what is there, and what comes later. No thread of the server runs.
   void close();
 
 private:
-  struct Item {
-    std::shared_ptr<Connection> connection;
-    std::function<void()> function;
-  };
   /// One at a time.
   void deliver();
-  /// Has it called, under the mutex.
-  void goOn();
+  /// Also where there is no memory at first.
+  static void runSoon(const std::shared_ptr<Connection> &connection);
 
   asio::io_context &context;
   std::mutex mutex; ///< guards what follows
-  std::deque<Item> items;
+  std::deque<std::shared_ptr<Connection>> connections;
   bool delivers = false; ///< `deliver` runs, or will
   bool closed = false;
 };
@@ -105,7 +101,7 @@ public:
     if (current.method != "HEAD")
       text += body;
     answered = true;
-    send(std::move(text));
+    send(text);
   }
 
   void begin(const std::string &contentType) override {
@@ -144,20 +140,50 @@ public:
   bool isOpen() const override { return open; }
 
   void post(std::function<void()> function) override {
-    inbox.add(self(), std::move(function));
+    asio::post(strand, [self = self(), function = std::move(function)] {
+      self->guarded(function);
+    });
+  }
+  void postBrief(std::function<void()> function) override {
+    std::function<void()> dropped; // not under the mutex
+    std::lock_guard lock(briefMutex);
+    brief.push_back(std::move(function));
+    if (briefWaits)
+      return;
+    try {
+      briefWaits = inbox.add(self());
+    } catch (...) { // who posts hears of it
+      dropped = std::move(brief.back());
+      brief.pop_back();
+      throw;
+    }
+    if (!briefWaits) {
+      dropped = std::move(brief.back());
+      brief.pop_back();
+    }
+  }
+  /// Of a server that ends: what was posted may hold the connection.
+  void dropBrief() {
+    std::vector<std::function<void()>> dropped; // not under the mutex
+    std::lock_guard lock(briefMutex);
+    briefWaits = false;
+    dropped.swap(brief);
   }
 
-  /// Runs it in the strand: now, where that is free.
-  static void run(const std::shared_ptr<Connection> &connection,
-                  std::function<void()> function) {
-    try {
-      asio::dispatch(connection->strand,
-                     [self = connection, function = std::move(function)] {
-                       self->guarded(function);
-                     });
-    } catch (const std::bad_alloc &) { // who watches the socket closes it
-      shutdown(connection->stream.socket().native_handle(), SHUT_RDWR);
-    }
+  /// Runs what was posted as brief in the strand: now, where that is free.
+  static void runBrief(const std::shared_ptr<Connection> &connection) {
+    asio::dispatch(connection->strand, [self = connection] {
+      {
+        std::lock_guard lock(self->briefMutex);
+        self->running.swap(self->brief);
+        self->briefWaits = false;
+      }
+      self->guarded([&] {
+        for (const auto &function : self->running)
+          function();
+      });
+      self->running.clear(); // and keeps its memory for the next
+    });
   }
 
 private:
@@ -238,15 +264,18 @@ private:
   /// What the function writes is sent when it has ended. Without memory only
   /// this answer fails.
   template <typename Function> void guarded(Function &&function) {
-    holds = true;
     try {
-      function();
+      {
+        auto release = std::unique_ptr<bool, void (*)(bool *)>(
+            &holds, [](bool *flag) { *flag = false; });
+        holds = true;
+        function();
+      }
+      if (std::exchange(held, false) && open && !busy)
+        writeNow();
     } catch (const std::exception &) {
       close();
     }
-    holds = false;
-    if (std::exchange(held, false) && open && !busy)
-      writeNow();
   }
 
   /// An answer to what is no request that we take; the connection ends.
@@ -326,12 +355,13 @@ private:
 
   /// So many bytes more are in `waiting`.
   void sent(size_t bytes) {
+    constexpr size_t mostHeld = 256 << 10;
+    if (!busy && (!holds || waiting.size() > mostHeld))
+      writeNow();
+    else
+      held = holds;
     if (unsent() > state->options.mostUnsent + (answered ? bytes : 0))
       close();
-    else if (holds)
-      held = true;
-    else if (!busy)
-      writeNow();
   }
 
   /// What the socket takes at once is sent without a timer and a handler.
@@ -435,6 +465,10 @@ private:
   const Strand strand;
   const std::shared_ptr<ServerState> state;
   Inbox &inbox; ///< the state's
+  std::mutex briefMutex; ///< guards what follows, before the inbox's
+  std::vector<std::function<void()>> brief;
+  bool briefWaits = false;                    ///< the inbox has this connection
+  std::vector<std::function<void()>> running; ///< of the strand
   beast::flat_buffer buffer;
   std::optional<http::request_parser<http::string_body>> parser;
   HttpRequest current;
@@ -450,60 +484,77 @@ private:
   bool handling = false; ///< a request is being answered
 };
 
-void Inbox::add(std::shared_ptr<Connection> connection,
-                std::function<void()> function) {
+bool Inbox::add(std::shared_ptr<Connection> connection) {
   std::lock_guard lock(mutex);
   if (closed)
-    return;
-  items.push_back({std::move(connection), std::move(function)});
+    return false;
+  connections.push_back(std::move(connection));
   if (delivers)
-    return;
-  delivers = true;
-  goOn();
-}
-
-void Inbox::goOn() {
+    return true;
   try {
     asio::post(context, [this] { deliver(); });
-  } catch (const std::bad_alloc &) { // with what comes next
-    delivers = false;
+  } catch (...) { // who adds hears of it
+    connections.pop_back();
+    throw;
   }
+  return delivers = true;
 }
 
 void Inbox::deliver() {
   constexpr size_t few = 32; // then who else waits for this thread
-  std::array<Item, few> taken;
-  size_t count = 0;
-  {
+  while (true) {
+    std::array<std::shared_ptr<Connection>, few> taken;
+    size_t count = 0;
+    {
+      std::lock_guard lock(mutex);
+      for (; count < few && !connections.empty(); ++count) {
+        taken[count] = std::move(connections.front());
+        connections.pop_front();
+      }
+    }
+    for (const auto &connection : std::span(taken).first(count))
+      runSoon(connection);
     std::lock_guard lock(mutex);
-    for (; count < few && !items.empty(); ++count) {
-      taken[count] = std::move(items.front());
-      items.pop_front();
+    delivers = !connections.empty() && !closed;
+    if (!delivers)
+      return;
+    try {
+      asio::post(context, [this] { deliver(); });
+      return;
+    } catch (const std::exception &) { // goes on here
     }
   }
-  for (Item &item : std::span(taken).first(count))
-    Connection::run(item.connection, std::move(item.function));
-  std::lock_guard lock(mutex);
-  delivers = !items.empty() && !closed;
-  if (delivers)
-    goOn();
+}
+
+void Inbox::runSoon(const std::shared_ptr<Connection> &connection) {
+  while (true)
+    try {
+      return Connection::runBrief(connection);
+    } catch (const std::exception &) { // others give some memory back
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
 }
 
 void Inbox::close() {
-  std::deque<Item> dropped; // destroyed without the mutex
-  std::lock_guard lock(mutex);
-  closed = true;
-  dropped.swap(items);
+  std::deque<std::shared_ptr<Connection>> dropped;
+  {
+    std::lock_guard lock(mutex);
+    closed = true;
+    dropped.swap(connections);
+  }
+  for (const auto &connection : dropped)
+    connection->dropBrief();
 }
 
 } // namespace
 
 struct HttpServer::Listener {
   explicit Listener(const HttpServerOptions &options)
-      : state(std::make_shared<ServerState>()), context(options.threads),
+      : state(std::make_shared<ServerState>()),
+        context(std::max(options.threads, 1)),
         acceptor(asio::make_strand(context)), pause(acceptor.get_executor()) {
     state->options = options;
-    for (int i = 0; i < options.threads; ++i)
+    for (int i = 0; i < std::max(options.threads, 1); ++i)
       state->inboxes.push_back(std::make_unique<Inbox>(context));
   }
 

@@ -131,3 +131,27 @@ def test_a_float_made_of_sizes_is_compared():
     f = compiled(lambda x: x < x.shape[0] / 2, dynamic=True)
     for n in (3, 4, 7):
         assert torch.equal(f(torch.arange(n)), torch.arange(n) < n / 2)
+
+
+def _scaled(x):
+    x[2:4].mul_(3)
+    return x.as_strided((4,), (1,), 5) + 1
+
+
+def _added(x):
+    x.add_(1)
+    return x.as_strided((4,), (1,), 5) + 1
+
+
+@pytest.mark.parametrize("function", [_scaled, _added])
+def test_an_argument_that_is_changed_first_begins_its_storage(function):
+    """The places of as_strided count from the beginning of the storage, which what the
+    trace makes of a changed argument does not have."""
+    f = compiled(function)
+    x, y = torch.arange(15.0), torch.arange(15.0)
+    assert torch.equal(f(x), function(y)) and torch.equal(x, y)
+    with pytest.raises(knapper.Error):
+        f(torch.arange(40.0)[4:19])
+    torch._dynamo.reset()
+    with pytest.raises(Exception, match="as_strided"):
+        compiled(function)(torch.arange(40.0)[4:19])

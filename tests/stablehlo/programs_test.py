@@ -49,6 +49,7 @@ OPS = {
     "gelu": (lambda x: (jax.nn.gelu(x), jax.nn.gelu(x, approximate=False)), X),
     "edges": (lambda x: (jnp.sign(x), jnp.maximum(x, 0), jnp.minimum(x, -x), jnp.clip(x, -1, 1), jnp.isfinite(x)), EDGES),
     "to integers": (lambda x: (x.astype(jnp.int32), x.astype(jnp.uint8), x.astype(bool)), EDGES),
+    "infinity times a truth in float16": (lambda x: x.astype(jnp.float16) * (x > 1).astype(jnp.float16), EDGES),
     "infinity times a truth": (lambda x: (jnp.inf * (x > 0), (x > 1) * (x - x), jnp.full((8, 3), jnp.inf) * (x > 0)[:, None]), EDGES),
     "compare": (lambda x, y: (x < y, x <= y, x == y, x != y, jnp.where(x > y, x, y)), X, X.round()),
     "division": (lambda a, b: (lax.div(a, b), lax.rem(a, b)), INTEGERS, DIVISORS),

@@ -41,10 +41,6 @@ constexpr int64_t longestList = 1024;
 /// Longest line that is listed whole.
 constexpr int64_t shortLine = 256;
 
-/// Where in scratch the list begins: behind what sorting the line takes.
-Dim listBegin(Dim length, int64_t lanes) {
-  return lanes ? radixSortScratch(length) : length * 0;
-}
 /// Of keys and of places each: a register of elements more than the line.
 Dim listBytes(Dim length) { return length * 8 + 64 * 8; }
 
@@ -69,6 +65,8 @@ LogicalResult chooseCpuTopK(ts::KernelOp kernel, const TargetDesc &target,
   Dim length = dims[op.getDim()], k = op.getK();
   std::optional<int64_t> elements = length.asConstant(),
                          wanted = k.asConstant();
+  if (wanted == 0)
+    return success(); // nothing to find
   Conditions conditions;
   int64_t lanes = 0;
   if (!elements || *elements > shortLine) {
@@ -93,8 +91,10 @@ LogicalResult chooseCpuTopK(ts::KernelOp kernel, const TargetDesc &target,
   schedule.parameters = config::print(config::TopKCpuConfig{lanes});
   schedule.grid = lines;
   schedule.grain = grainOf(lanes ? 8000 : 2000, length);
-  schedule.scratch = listBegin(length, lanes) + listBytes(length) * 2 +
-                     4 * (longestList + group);
+  // The list, which is dead where the line is sorted by its bits: that takes
+  // more, in its place.
+  schedule.scratch = lanes ? radixSortScratch(length)
+                           : listBytes(length) * 2 + 4 * (longestList + group);
   schedules.push_back(std::move(schedule));
   return success();
 }
@@ -108,11 +108,10 @@ public:
         op(op), lanes(lanes), axis(op.getDim()), order(e, op),
         length(ts::dimsOf(op.getInput())[axis]), n(e.size(length)),
         outputs(context.kernel.yield().getValues()) {
-    Value base = e.size(listBegin(length, lanes)),
-          each = e.size(listBytes(length));
-    keys = scratch(order.type, base);
-    places = scratch(b.getI64Type(), e.add(base, each));
-    ranks = scratch(b.getI32Type(), e.add(base, e.mul(each, e.constant(2))));
+    Value each = e.size(listBytes(length));
+    keys = scratch(order.type, e.constant(0));
+    places = scratch(b.getI64Type(), each);
+    ranks = scratch(b.getI32Type(), e.mul(each, e.constant(2)));
   }
 
   LogicalResult build(const Coord &line);

@@ -63,6 +63,21 @@ func.func @product(%x: !x, %w: tensor<4x3x1x1xf32>, %v: !w) -> (tensor<?x4x9x9xf
   return %c, %d : tensor<?x4x9x9xf32, #ts.dims<"n", 4, 9, 9>>, tensor<?x4x6x?xf32, #ts.dims<"n", 4, 6, "n + 6">>
 }
 
+// Patches are a product, and a padded image that others read stays.
+// CHECK-LABEL: @patches
+// CHECK: %[[P:.*]] = ts.pad %arg0
+// CHECK: ts.conv %[[P]],
+// CHECK: %[[Q:.*]] = ts.pad %arg0
+// CHECK: ts.conv %[[Q]],
+func.func @patches(%x: !x, %w: tensor<4x3x5x5xf32>, %v: !w) -> (tensor<?x4x2x2xf32, #ts.dims<"n", 4, 2, 2>>, tensor<?x4x8x8xf32, #ts.dims<"n", 4, 8, 8>>, tensor<?x3x10x10xf32, #ts.dims<"n", 3, 10, 10>>) {
+  %zero = ts.constant dense<0.0> : tensor<f32>
+  %p = ts.pad %x value %zero : tensor<f32> low [#ts.dim<0>, #ts.dim<0>, #ts.dim<1>, #ts.dim<1>] high [#ts.dim<0>, #ts.dim<0>, #ts.dim<1>, #ts.dim<1>] : !x
+  %c = ts.conv %p, %w strides [5, 5] dilations [1, 1] input_dilations [1, 1] low [#ts.dim<0>, #ts.dim<0>] high [#ts.dim<0>, #ts.dim<0>] : tensor<?x3x10x10xf32, #ts.dims<"n", 3, 10, 10>>, tensor<4x3x5x5xf32>
+  %q = ts.pad %x value %zero : tensor<f32> low [#ts.dim<0>, #ts.dim<0>, #ts.dim<1>, #ts.dim<1>] high [#ts.dim<0>, #ts.dim<0>, #ts.dim<1>, #ts.dim<1>] : !x
+  %d = ts.conv %q, %v strides [1, 1] dilations [1, 1] input_dilations [1, 1] low [#ts.dim<0>, #ts.dim<0>] high [#ts.dim<0>, #ts.dim<0>] : tensor<?x3x10x10xf32, #ts.dims<"n", 3, 10, 10>>, !w
+  return %c, %d, %q : tensor<?x4x2x2xf32, #ts.dims<"n", 4, 2, 2>>, tensor<?x4x8x8xf32, #ts.dims<"n", 4, 8, 8>>, tensor<?x3x10x10xf32, #ts.dims<"n", 3, 10, 10>>
+}
+
 // Ones, images that are added, and zeros before the image is spread stay.
 // CHECK-LABEL: @noborder
 // CHECK: %[[ONES:.*]] = ts.pad %arg0

@@ -387,6 +387,10 @@ class Describer:
             root, fixed = memory.read_of(node)
             if not memory.is_whole(root.meta["val"]) or not self.stays(root, fixed):
                 return None
+            # What the trace makes of an argument that it changes begins nowhere.
+            changed = memory.changed_arguments(root) if fixed else []
+            if not all(self.stays(a, True) and a.meta["val"].storage_offset() == 0 for a in changed):
+                return None
             given["storage_offset"], given["self"] = memory.offset_of(node), root
             return sizes.order_of(root.meta["val"].shape, root.meta["val"].stride())[0]
         if name != memory.WRITES:

@@ -15,6 +15,7 @@ from knapper.torch.nodes import arguments_of
 
 READS = ("aten.as_strided.default", "aten.as_strided_copy.default")
 WRITES = "aten.as_strided_scatter.default"
+_COPY = torch.ops.aten.copy_.default
 
 
 def root_of(node: Node) -> tuple[Node, bool]:
@@ -38,6 +39,22 @@ def read_of(node: Node) -> tuple[Node, bool]:
     assert isinstance(source, Node)
     root, fixed = root_of(source)
     return root, fixed or _is_placed(node)
+
+
+def changed_arguments(root: Node) -> list[Node]:
+    """The arguments that the graph writes in the end, for whose new content a value
+    that is none may stand: of its type and number of elements."""
+    if root.op == "placeholder":
+        return []
+    value = root.meta["val"]
+    return [
+        argument
+        for argument in (n.args[0] for n in root.graph.nodes if n.target is _COPY)
+        if isinstance(argument, Node)
+        and argument.op == "placeholder"
+        and argument.meta["val"].dtype == value.dtype
+        and statically_known_true(argument.meta["val"].numel() == value.numel())
+    ]
 
 
 def offset_of(node: Node) -> Any:
