@@ -125,10 +125,8 @@ Status chooseSchedules(CompileState &state) {
                               state.targets, knobs);
     };
     TRY(choose());
-    bool always = llvm::any_of(unique.offers, [](const auto &offer) {
-      return offer.taken && offer.why == "\"always\"";
-    });
-    if (record && always) {
+    const UserKernel *user = userKernelOf(state, unique);
+    if (record && user && user->always) {
       ++state.stats->recordsStale; // of what does not run
     } else if (record && knobs.fits()) {
       unique.recorded = true;

@@ -4,8 +4,7 @@
 //   1  Each of `lanes` lanes keeps the best of its elements: the k-th best of
 //      these is a bound that at least k elements reach, on a line of distinct
 //      numbers little more.
-//   2  The line is read again, and keys (SortKeys.h) and places of elements
-//   that
+//   2  The line is read again. Keys (SortKeys.h) and places of elements that
 //      reach the bound are listed, of those equal to it the first k.
 //   3  Each listed element counts those that go before it, a register of
 //      elements at a time: that is where it belongs. A list too long for
@@ -44,24 +43,15 @@ constexpr int64_t shortLine = 256;
 /// Of keys and of places each: a register of elements more than the line.
 Dim listBytes(Dim length) { return length * 8 + 64 * 8; }
 
-ts::TopKOp topKIn(ts::KernelOp kernel) {
-  auto ops = kernel.getBody().getOps<ts::TopKOp>();
-  return ops.empty() ? ts::TopKOp() : *ops.begin();
-}
-
 } // namespace
 
 LogicalResult chooseCpuTopK(ts::KernelOp kernel, const TargetDesc &target,
                             Knobs &knobs,
                             SmallVectorImpl<Schedule> &schedules) {
-  ts::TopKOp op = topKIn(kernel);
+  ts::TopKOp op = sortIn(kernel);
   if (!op)
     return kernel.emitOpError("has hero sort and none inside");
   SmallVector<Dim> dims = ts::dimsOf(op.getInput());
-  Dim one = Dim::constant(kernel.getContext(), 1), lines = one;
-  for (auto [i, dim] : llvm::enumerate(dims))
-    if (i != op.getDim())
-      lines = lines * dim;
   Dim length = dims[op.getDim()], k = op.getK();
   std::optional<int64_t> elements = length.asConstant(),
                          wanted = k.asConstant();
@@ -89,7 +79,7 @@ LogicalResult chooseCpuTopK(ts::KernelOp kernel, const TargetDesc &target,
   schedule.kind = "cpu_top_k";
   schedule.guard = conditions.guard;
   schedule.parameters = config::print(config::TopKCpuConfig{lanes});
-  schedule.grid = lines;
+  schedule.grid = ts::product(kernel.getContext(), aroundOf(op));
   schedule.grain = grainOf(lanes ? 8000 : 2000, length);
   // The list, which is dead where the line is sorted by its bits: that takes
   // more, in its place.
@@ -378,7 +368,7 @@ LogicalResult buildCpuTopK(BuildContext &context) {
   auto config = configOf<config::TopKCpuConfig>(context);
   if (failed(config))
     return failure();
-  ts::TopKOp op = topKIn(context.kernel);
+  ts::TopKOp op = sortIn(context.kernel);
   for (Value value : context.kernel.yield().getValues())
     if (value != op.getValues() && value != op.getIndices())
       return context.kernel.emitOpError(

@@ -12,23 +12,11 @@
 
 namespace knapper {
 
-inline ts::TopKOp sortIn(ts::KernelOp kernel) {
-  auto ops = kernel.getBody().getOps<ts::TopKOp>();
-  return ops.empty() ? ts::TopKOp() : *ops.begin();
-}
-
 /// Whether equal elements can be told apart: by their places, or by bits that
 /// keys do not have.
 inline bool needsPlaces(ts::KernelOp kernel, ts::TopKOp op) {
   return !llvm::isa<mlir::IntegerType>(ts::elementTypeOf(op.getInput())) ||
          llvm::is_contained(kernel.yield().getValues(), op.getIndices());
-}
-
-/// Dims of the grid: all but the sorted one.
-inline llvm::SmallVector<ts::Dim> aroundOf(ts::TopKOp op) {
-  llvm::SmallVector<ts::Dim> around = ts::dimsOf(op.getInput());
-  around.erase(around.begin() + op.getDim());
-  return around;
 }
 
 /// One line of a sort as the builders of GPUs see it (GpuTopK, GpuBitonicSort,

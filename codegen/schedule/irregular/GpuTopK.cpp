@@ -34,10 +34,8 @@ LogicalResult chooseGpuTopK(ts::KernelOp kernel, const TargetDesc &target,
   if (!op)
     return kernel.emitOpError("has hero sort and none inside");
   SmallVector<Dim> dims = ts::dimsOf(op.getInput());
-  Dim one = Dim::constant(kernel.getContext(), 1), lines = one;
-  for (auto [i, dim] : llvm::enumerate(dims))
-    if (i != op.getDim())
-      lines = lines * dim;
+  Dim lines = ts::product(kernel.getContext(), aroundOf(op)),
+      one = lines.like(1);
   int64_t bytes = ts::elementBytes(ts::elementTypeOf(op.getInput()));
   Dim length = dims[op.getDim()], k = op.getK();
 

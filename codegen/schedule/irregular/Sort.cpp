@@ -28,11 +28,6 @@ using ts::Dim;
 
 namespace {
 
-ts::TopKOp topKOf(ts::KernelOp kernel) {
-  auto ops = kernel.getBody().getOps<ts::TopKOp>();
-  return ops.empty() ? ts::TopKOp() : *ops.begin();
-}
-
 /// Whether an element goes before another one that is earlier in the line: only
 /// when it is truly better, which keeps equal elements in order. NaN counts as
 /// largest.
@@ -72,7 +67,7 @@ Dim radixSortScratch(Dim length) { return length * 32 + countBytes + 64; }
 
 LogicalResult chooseSort(ts::KernelOp kernel, const TargetDesc &target,
                          Knobs &knobs, SmallVectorImpl<Schedule> &schedules) {
-  ts::TopKOp op = topKOf(kernel);
+  ts::TopKOp op = sortIn(kernel);
   if (!op)
     return kernel.emitOpError("has hero sort and none inside");
   SmallVector<Dim> dims = ts::dimsOf(op.getInput());
@@ -112,7 +107,7 @@ static LogicalResult buildRanks(BuildContext &context, int64_t lanes) {
   ElementEmitter &e = context.emitter;
   OpBuilder &b = e.builder;
   Location loc = e.location;
-  ts::TopKOp op = topKOf(context.kernel);
+  ts::TopKOp op = sortIn(context.kernel);
   unsigned axis = op.getDim();
   SmallVector<Dim> dims = ts::dimsOf(op.getInput()), grid;
   for (auto [i, dim] : llvm::enumerate(dims))
@@ -544,7 +539,7 @@ LogicalResult buildSort(BuildContext &context) {
     return failure();
   if (config->lanes)
     return buildRanks(context, config->lanes);
-  ts::TopKOp op = topKOf(context.kernel);
+  ts::TopKOp op = sortIn(context.kernel);
   Coord line =
       lineOfProgram(context.emitter, ts::dimsOf(op.getInput()), op.getDim());
   for (Value value : context.kernel.yield().getValues())
