@@ -151,6 +151,7 @@ Status DeviceSampler::runTogether(std::span<const Draw *const> draws,
       tensor(to.logSums, KNAPPER_F32, each),
       tensor(to.weightSums, KNAPPER_F32, each),
       tensor(to.drawn, KNAPPER_I64, each),
+      tensor(to.drawnMargins, KNAPPER_F32, each),
       tensor(to.drawnLogits, KNAPPER_F32, each)};
   if (changes) {
     inputs.push_back(tensor(masks, KNAPPER_I32, mask));
@@ -178,6 +179,7 @@ RowSummary DeviceSampler::summaryOf(const Results &from, size_t i,
   row.ids = std::span(from.ids).subspan(i * known, known);
   row.weightSum = from.weightSums[i];
   row.drawn = from.drawn[i];
+  row.drawnMargin = from.drawnMargins[i];
   row.drawnLogit = from.drawnLogits[i];
   row.logSum = from.logSums[i];
   if (changes) {

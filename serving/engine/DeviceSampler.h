@@ -45,8 +45,8 @@ private:
 
   /// Results of rows that one program drew from together.
   struct Results {
-    std::vector<float> values, logSums, weightSums, drawnLogits, given,
-        drawnGiven, bestGiven;
+    std::vector<float> values, logSums, weightSums, drawnMargins, drawnLogits,
+        given, drawnGiven, bestGiven;
     std::vector<int64_t> ids, drawn, bestIds;
   };
   struct Logits {

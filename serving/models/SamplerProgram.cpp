@@ -65,8 +65,11 @@ private:
   }
   Value argument(StringRef name, ArrayRef<Dim> dims, Type element);
   Value change(Value x);
-  /// Weight sum, token, and its place in a row; no further than the last.
-  SmallVector<Value> draw(Value weights, Value share);
+  struct Draw {
+    Value weightSum, token, margin;
+    Value inside; ///< the token, no further than the last
+  };
+  Draw draw(Value weights, Value share);
 
   const int64_t vocabulary;
   const bool changed;
@@ -119,7 +122,7 @@ Value SamplerBuilder::change(Value x) {
                 splatLike(-std::numeric_limits<double>::infinity(), y));
 }
 
-SmallVector<Value> SamplerBuilder::draw(Value weights, Value share) {
+SamplerBuilder::Draw SamplerBuilder::draw(Value weights, Value share) {
   Value padded = weights;
   if (int64_t more = blocks * kBlock - vocabulary; more > 0)
     padded = make<ts::PadOp>(weights, Optional{scalar(0, f32)},
@@ -138,13 +141,16 @@ SmallVector<Value> SamplerBuilder::draw(Value weights, Value share) {
   Value chosen = make<ts::GatherOp>(
       reshape(padded, {rows * dim(blocks), dim(kBlock)}),
       add(mul(rowNumber, double(blocks)), block), uint64_t(0));
-  Value place = countAtMost(running(chosen), sub(wanted, before), kBlock - 1);
+  Value within = running(chosen), distance = sub(wanted, before);
+  Value place = countAtMost(within, distance, kBlock - 1);
   Value token = add(mul(block, double(kBlock)), place);
+  Value left = sub(entry(within, place, kBlock), distance);
+  Value margin = make<ts::MinOp>(left, sub(entry(chosen, place, kBlock), left));
   if (failed())
     return {};
   Value inside =
       make<ts::MinOp>(token, splatLike(double(vocabulary - 1), token));
-  return {all, convert(token, b.getI64Type()), inside};
+  return {all, convert(token, b.getI64Type()), margin, inside};
 }
 
 Status SamplerBuilder::build(ModuleOp module) {
@@ -175,17 +181,21 @@ Status SamplerBuilder::build(ModuleOp module) {
           reshape(largestGiven, {rows}));
   Value largest = changed ? largestOf(x) : largestGiven;
   Value weights = make<ts::ExpOp>(mul(sub(x, largest), column(scale)));
-  SmallVector<Value> drawn = draw(weights, share);
+  Draw drawn = draw(weights, share);
   if (failed())
     return problem();
   SmallVector<std::pair<StringRef, Value>> results{
-      {"values", top[0]},  {"ids", top[1]},
-      {"log_sum", logSum}, {"weight_sum", drawn[0]},
-      {"drawn", drawn[1]}, {"drawn_logit", entry(x, drawn[2], vocabulary)}};
+      {"values", top[0]},
+      {"ids", top[1]},
+      {"log_sum", logSum},
+      {"weight_sum", drawn.weightSum},
+      {"drawn", drawn.token},
+      {"drawn_margin", drawn.margin},
+      {"drawn_logit", entry(x, drawn.inside, vocabulary)}};
   if (changed) {
     SmallVector<Value> most = best(given, summaryLogprobs(vocabulary));
     results.append({{"given", at(given, top[1])},
-                    {"drawn_given", entry(given, drawn[2], vocabulary)},
+                    {"drawn_given", entry(given, drawn.inside, vocabulary)},
                     {"best_given", most[0]},
                     {"best_ids", most[1]}});
   }

@@ -17,8 +17,10 @@ namespace knapper::serving {
 ///   weight_sum [R] f32                  of w
 ///   drawn [R] i64, drawn_logit [R] f32  the first token where the running sum
 ///                                       of w exceeds share times its sum
-/// Rounding can bring `drawn` past the last token, or to one whose w is 0: the
-/// reader looks. Of logits that are not finite `log_sum` is none either.
+///   drawn_margin [R] f32                how far that product is from the nearer
+///                                       end of the token's part of the sum
+/// Rounding can bring `drawn` to a neighbour or past the last token: its margin
+/// is small or negative then, and the reader looks. Of logits that are not finite `log_sum` is none either.
 ///
 /// `changed`: there are also
 ///   mask [R, ceil(V / 32)] i32          a bit for each token that may be drawn

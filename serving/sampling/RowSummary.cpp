@@ -11,6 +11,11 @@
 namespace knapper::serving {
 namespace {
 
+/// Of the sum of a row's weights: running sums in float32, in the device's
+/// order, are off by some parts in 10^7. Nearer to a border than this the host
+/// might draw the token beyond it.
+constexpr float kSumError = 0x1p-21f;
+
 /// The ranks that may be drawn: the first `count`; whether the row has no
 /// others.
 struct Candidates {
@@ -73,7 +78,10 @@ std::optional<size_t> rankOf(const RowSummary &row,
     size_t keep = 0;
     while (keep < values.size() && held < wanted)
       held += weights.at(keep++);
-    if (held < wanted && !candidates->areAll)
+    // Of a sum that the device made: one rank more or less might be kept.
+    double over = held - wanted, error = double(kSumError) * row.weightSum;
+    if (!candidates->areAll &&
+        (over < error || (keep > 0 && weights.at(keep - 1) - over < error)))
       return std::nullopt;
     values = values.first(std::max<size_t>(keep, 1));
     weights.fill(values, values[0], scale);
@@ -112,13 +120,8 @@ std::optional<Token> drawFromSummary(const RowSummary &row,
   bool whole = options.topK <= 0 && options.topP >= 1 && options.minP <= 0 &&
                all && !all->areAll;
   if (options.temperature > 0 && whole) {
-    // Running sums in float32 are off by some parts in 10^7 where a block of
-    // them begins: a token that weighs less may be there for that alone.
-    constexpr float least = 0x1p-22f;
-    float weight =
-        std::exp((row.drawnLogit - row.values[0]) * summaryScale(options));
     if (row.drawn < 0 || row.drawn >= row.vocabulary ||
-        !(weight > least * row.weightSum))
+        !(row.drawnMargin > kSumError * row.weightSum))
       return std::nullopt;
     token.id = static_cast<int32_t>(row.drawn);
     given = row.drawnGiven;

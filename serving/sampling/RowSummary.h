@@ -19,6 +19,9 @@ struct RowSummary {
   /// The first token where the running sum of these exceeds `summaryShare` of
   /// their sum.
   int64_t drawn = 0;
+  /// How far that place is from the nearer end of the token's part of the
+  /// running sum.
+  float drawnMargin = 0;
   float drawnLogit = 0;
 
   float logSum = 0;             ///< log of the sum of exp of the given logits
@@ -37,10 +40,10 @@ float summaryShare(const SamplingOptions &options, uint64_t position);
 bool mayUseSummary(const SamplingOptions &options, int32_t topLogprobs,
                    int64_t known, int64_t knownBest, int64_t vocabulary);
 
-/// The token that `sampleToken` draws from the row, up to the rounding of sums;
-/// nothing where the summary does not tell: the share of `topP` or the bound of
-/// `minP` reaches past the logits it has, what was drawn weighs less than sums
-/// are exact, or logits are not finite.
+/// The token that `sampleToken` draws from the row; nothing where the summary
+/// does not tell: the share of `topP` or the bound of `minP` reaches past the
+/// logits it has, another rounding of sums might give another token, or logits
+/// are not finite.
 std::optional<Token> drawFromSummary(const RowSummary &row,
                                      const SamplingOptions &options,
                                      uint64_t position, int32_t topLogprobs);

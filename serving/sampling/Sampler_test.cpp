@@ -217,24 +217,33 @@ struct MadeSummary {
     ids.assign(order.begin(), order.begin() + static_cast<long>(known));
     for (int64_t id : ids)
       values.push_back(logits[id]);
-    double sum = 0, all = 0;
+    double sum = 0;
     for (float logit : logits)
       sum += std::exp(double(logit) - values[0]);
-    auto weight = [&](float logit) {
-      return std::exp((double(logit) - values[0]) * summaryScale(options));
-    };
+    // In float32, block by block.
+    std::vector<float> weights, ends;
     for (float logit : logits)
-      all += weight(logit);
-    double wanted = summaryShare(options, position) * all, running = 0;
-    size_t place = 0;
-    while (place < logits.size() &&
-           (running += weight(logits[place])) <= wanted)
-      ++place;
+      weights.push_back(std::exp((logit - values[0]) * summaryScale(options)));
+    float all = 0;
+    for (size_t block = 0; block < logits.size(); block += 32) {
+      float part = 0;
+      for (size_t i = block; i < std::min(block + 32, logits.size()); ++i)
+        ends.push_back(all + (part += weights[i]));
+      all += part;
+    }
+    float wanted = summaryShare(options, position) * all;
+    size_t place =
+        std::upper_bound(ends.begin(), ends.end(), wanted) - ends.begin();
     row.vocabulary = int64_t(logits.size());
     row.values = row.given = row.bestGiven = values;
     row.ids = row.bestIds = ids;
-    row.weightSum = float(all);
+    row.weightSum = all;
     row.drawn = int64_t(place);
+    row.drawnMargin = -1;
+    if (place < logits.size()) {
+      float left = ends[place] - wanted;
+      row.drawnMargin = std::min(left, weights[place] - left);
+    }
     row.drawnLogit = row.drawnGiven = place < logits.size() ? logits[place] : 0;
     row.logSum = float(values[0] + std::log(sum));
   }
@@ -298,8 +307,10 @@ TEST(RowSummary, SaysWhereItDoesNotTell) {
   EXPECT_TRUE(tells());
   options.topP = 0.5f;
   EXPECT_FALSE(tells());
-  options.topP = 0.03f;
+  options.topP = 0.025f;
   EXPECT_TRUE(tells());
+  options.topP = 0.03f; // three tokens or four, as sums are rounded
+  EXPECT_FALSE(tells());
   options.topP = 1;
   options.minP = 0.5f;
   EXPECT_FALSE(tells());
@@ -311,19 +322,17 @@ TEST(RowSummary, SaysWhereItDoesNotTell) {
   EXPECT_FALSE(mayUseSummary(more, -1, 4, 4, 100));
   EXPECT_TRUE(mayUseSummary(more, -1, 100, 4, 100));
   EXPECT_FALSE(mayUseSummary({}, 5, 64, 4, 100));
-  // What rounding left past the end, or at a token that weighs less than sums
-  // are exact.
+  // What rounding left past the end, or near the border of two tokens.
   MadeSummary made(logits, 4, {}, 1);
   made.row.drawn = 100;
   EXPECT_FALSE(drawFromSummary(made.row, {}, 1, -1));
   made.row.drawn = 7;
-  made.row.drawnLogit = -std::numeric_limits<float>::infinity();
-  EXPECT_FALSE(drawFromSummary(made.row, {}, 1, -1));
-  made.row.drawnLogit = -12; // of 100 tokens 6e-8
-  EXPECT_FALSE(drawFromSummary(made.row, {}, 1, -1));
-  made.row.drawnLogit = -9;
+  for (float margin : {-1.0f, 0.0f, 4e-5f, std::nanf("")}) { // of 100
+    made.row.drawnMargin = margin;
+    EXPECT_FALSE(drawFromSummary(made.row, {}, 1, -1)) << margin;
+  }
+  made.row.drawnMargin = 6e-5f;
   EXPECT_TRUE(drawFromSummary(made.row, {}, 1, -1));
-  made.row.drawnLogit = 0;
   made.row.logSum = std::numeric_limits<float>::quiet_NaN();
   EXPECT_FALSE(drawFromSummary(made.row, {}, 1, -1));
 }
