@@ -1,3 +1,4 @@
+#include "targets/Target.h"
 #include "tools/knapper/CompilerFlags.h"
 #include "tools/knapper/Inputs.h"
 #include "tools/knapper/ModelArgument.h"
@@ -100,6 +101,7 @@ private:
   Expected<ModulePtr> compile(const Records &records, const std::string &output,
                               bool load);
   Status findCandidates(const SideBySide &sides);
+  Status findMachine(const SideBySide &sides);
   Status explore();
   Status install();
   Expected<SideBySide> compare(knapper_module *module, double seconds);
@@ -176,6 +178,20 @@ Records Tuner::recordsOf(bool proposals) const {
 
 Expected<SideBySide> Tuner::compare(knapper_module *module, double seconds) {
   return timeSideBySide(untuned.get(), module, tensors, seconds);
+}
+
+/// Where the untuned model ran: the name of the device, and the instruction set
+/// of those that code is made for.
+Status Tuner::findMachine(const SideBySide &sides) {
+  std::string name = target.substr(0, target.find(':'));
+  if (const Target *found = findTarget(name); found && found->takesIsas())
+    isa = sides.isa;
+  char *devices = nullptr;
+  TRY(toStatus(knapper_devices(0, &devices)));
+  for (const Json &device : Json::parse(takeString(devices)))
+    if (machine.empty() && device.value("device", "") == name)
+      machine = device.value("name", "");
+  return success();
 }
 
 Status Tuner::findCandidates(const SideBySide &sides) {
@@ -409,15 +425,10 @@ Status Tuner::run() {
   tensors = tensorsOf(inputs);
   Stopwatch measure;
   ASSIGN_OR_RETURN(SideBySide sides, compare(untuned.get(), 0.3));
-  isa = sides.isa;
   measureSeconds = measure.seconds();
   roundSeconds = round.seconds();
-  char *devices = nullptr;
-  TRY(toStatus(knapper_devices(0, &devices)));
-  for (const Json &device : Json::parse(takeString(devices)))
-    if (machine.empty())
-      machine = device.value("name", "");
   TRY(findCandidates(sides));
+  TRY(findMachine(sides));
   TRY(explore());
   return install();
 }
