@@ -247,6 +247,14 @@ Value ElementEmitter::larger(Value a, Value v) {
   return arith::SelectOp::create(builder, location, above, v, a);
 }
 
+/// Whether a quotient is read by functions alone that a rounding more does not
+/// move to another value of 16 bits: a score over its cap.
+static bool feedsSaturation(ts::DivOp divide) {
+  return llvm::all_of(divide->getUsers(), [](Operation *user) {
+    return isa<ts::TanhOp, ts::SigmoidOp>(user);
+  });
+}
+
 Value ElementEmitter::compute(Value tensor, const Coord &coord) {
   if (auto argument = dyn_cast<BlockArgument>(tensor))
     return load(inputBuffer(argument), tensor.getType(), coord);
@@ -271,6 +279,12 @@ Value ElementEmitter::compute(Value tensor, const Coord &coord) {
     }
     if (isa<ts::SigmoidOp>(op) && gpu && half)
       return buildSigmoidByExp2(builder, location, operands.front());
+    if (isa<ts::TanhOp>(op) && gpu && half)
+      return buildTanhByExp2(builder, location, operands.front());
+    if (auto divide = dyn_cast<ts::DivOp>(op);
+        divide && gpu && half && feedsSaturation(divide))
+      return arith::DivFOp::create(builder, location, operands[0], operands[1],
+                                   arith::FastMathFlags::arcp);
     if (isa<ts::ExpOp>(op) && isBelowItsMaximum(op->getOperand(0)))
       return expNonPositive(operands.front(), half);
     return elementwise.buildElement(builder, location, operands);

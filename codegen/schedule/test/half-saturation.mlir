@@ -1,0 +1,33 @@
+// RUN: knapper-opt %s --form-kernels | knapper-translate --kernels-to-tile --isa=sm_90a | FileCheck %s
+// RUN: knapper-opt %s --form-kernels | knapper-translate --kernels-to-tile --isa=x86-64-v4 | FileCheck %s --check-prefix=CPU
+
+// A score over its cap, a hyperbolic tangent, rounded to 16 bits: one
+// exponential, one reciprocal, and a division that may be a product. CPUs keep
+// the quotient and tanh by their definitions.
+// CHECK-LABEL: tile.func @kernel0_0
+// CHECK: arith.divf {{.*}} fastmath<arcp>
+// CHECK: exp2 {{.*}}fastmath<afn>
+// CHECK: arith.divf {{.*}} fastmath<afn>
+// CHECK-NOT: math.tanh
+// CPU-LABEL: tile.func @kernel0_0
+// CPU-NOT: fastmath
+// CPU: arith.divf
+func.func @cap(%x: tensor<64x1000xbf16>) -> tensor<64x1000xbf16> {
+  %c = ts.constant dense<5.000000e+01> : tensor<64x1000xbf16>
+  %0 = ts.div %x, %c : tensor<64x1000xbf16>
+  %1 = ts.tanh %0 : tensor<64x1000xbf16>
+  %2 = ts.mul %1, %c : tensor<64x1000xbf16>
+  return %2 : tensor<64x1000xbf16>
+}
+
+// Who reads the quotient itself gets the rounded one: a floor would move.
+// CHECK-LABEL: tile.func @kernel1_0
+// CHECK: arith.divf
+// CHECK-NOT: arcp
+// CHECK: tile.store
+func.func @floor(%x: tensor<64x1000xbf16>) -> tensor<64x1000xbf16> {
+  %c = ts.constant dense<4.900000e+01> : tensor<64x1000xbf16>
+  %0 = ts.div %x, %c : tensor<64x1000xbf16>
+  %1 = ts.floor %0 : tensor<64x1000xbf16>
+  return %1 : tensor<64x1000xbf16>
+}
