@@ -50,14 +50,7 @@ Status prepareForTarget(CompileState &state) {
 }
 
 Status formKernels(CompileState &state) {
-  // A CPU's figures for every target: what a GPU's own would fuse has not been
-  // measured yet.
-  config::Machine machine;
-  machine.fmaFlops = 4e11;
-  machine.copyBandwidth = 2e10;
-  machine.cacheBandwidth = 1e11;
-  machine.launchSeconds = 2e-6;
-  machine.keptBytes = 4 << 20;
+  const config::Machine &machine = state.targets.front();
   for (func::FuncOp function : ts::withBodies(state.main()))
     if (mlir::failed(
             fusion::formKernels(function, machine, &state.fusionReport)))

@@ -247,11 +247,26 @@ Value ElementEmitter::larger(Value a, Value v) {
   return arith::SelectOp::create(builder, location, above, v, a);
 }
 
+/// Whether elements are rounded to 16 bits, or only what up to `most` products
+/// and conversions one behind the other make of them.
+static bool isRoundedToHalf(Value tensor, unsigned most = 3) {
+  Type element = ts::elementTypeOf(tensor);
+  if (element.getIntOrFloatBitWidth() == 16)
+    return true;
+  return most > 0 && element.isF32() && !tensor.use_empty() &&
+         llvm::all_of(tensor.getUsers(), [&](Operation *user) {
+           return isa<ts::MulOp, ts::ConvertOp>(user) &&
+                  isa<FloatType>(ts::elementTypeOf(user->getResult(0))) &&
+                  isRoundedToHalf(user->getResult(0), most - 1);
+         });
+}
+
 /// Whether a quotient is read by functions alone that a rounding more does not
 /// move to another value of 16 bits: a score over its cap.
 static bool feedsSaturation(ts::DivOp divide) {
   return llvm::all_of(divide->getUsers(), [](Operation *user) {
-    return isa<ts::TanhOp, ts::SigmoidOp>(user);
+    return isa<ts::TanhOp, ts::SigmoidOp>(user) &&
+           isRoundedToHalf(user->getResult(0));
   });
 }
 
@@ -267,22 +282,21 @@ Value ElementEmitter::compute(Value tensor, const Coord &coord) {
         return {};
     }
     // The target has a shorter form than the op's definition.
-    bool half = ts::elementTypeOf(tensor).getIntOrFloatBitWidth() == 16;
-    bool gpu = target.simt;
+    bool gpu = target.simt, half = gpu && isRoundedToHalf(tensor);
     if (auto gelu = dyn_cast<ts::GeluOp>(op)) {
       Value x = operands.front();
       if (gelu.getTanh())
-        return (gpu && half ? buildGeluTanhByExp2 : buildGeluTanh)(builder,
-                                                                   location, x);
+        return (half ? buildGeluTanhByExp2 : buildGeluTanh)(builder, location,
+                                                            x);
       return gpu ? buildGeluErfByExp2(builder, location, x, half)
                  : buildGeluErf(builder, location, x);
     }
-    if (isa<ts::SigmoidOp>(op) && gpu && half)
+    if (isa<ts::SigmoidOp>(op) && half)
       return buildSigmoidByExp2(builder, location, operands.front());
-    if (isa<ts::TanhOp>(op) && gpu && half)
+    if (isa<ts::TanhOp>(op) && half)
       return buildTanhByExp2(builder, location, operands.front());
     if (auto divide = dyn_cast<ts::DivOp>(op);
-        divide && gpu && half && feedsSaturation(divide))
+        divide && gpu && feedsSaturation(divide))
       return arith::DivFOp::create(builder, location, operands[0], operands[1],
                                    arith::FastMathFlags::arcp);
     if (isa<ts::ExpOp>(op) && isBelowItsMaximum(op->getOperand(0)))
