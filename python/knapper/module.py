@@ -79,12 +79,6 @@ def load_options(
         ) from None
     if device is not None and not isinstance(device, str):
         device = str(device)  # torch.device
-    if device is not None and device not in ("cpu", "cuda", ""):
-        raise WrongValue(
-            f"device: {device!r} is no kind of device",
-            where="device",
-            hint='"cpu", "cuda", or None for a GPU where one is found',
-        )
     return byref(
         CLoadOptions(
             ctypes.sizeof(CLoadOptions),
@@ -226,7 +220,7 @@ class Module:
             self._signature(
                 lib.knapper_module_num_outputs(handle), lib.knapper_module_output
             ),
-            lambda: self.device == "cuda",
+            lambda: not self._fact("addresses_host"),
         )
         return self
 
@@ -267,7 +261,8 @@ class Module:
     def _fact(self, name: str) -> Any:
         if self._facts is None:
             said = self.describe()
-            self._facts = {key: said[key] for key in ("device", "threads", "symbols")}
+            kept = ("device", "addresses_host", "threads", "symbols")
+            self._facts = {key: said[key] for key in kept}
         return self._facts[name]
 
     @property
