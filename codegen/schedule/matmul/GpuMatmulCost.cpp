@@ -397,7 +397,7 @@ GpuTileShape chooseTileShape(const GpuMatmulProblem &problem) {
                                           : llvm::ArrayRef(copiedRows))
     for (int64_t columns : problem.staged ? llvm::ArrayRef(stagedColumns)
                                           : llvm::ArrayRef(copiedColumns))
-      // A turned side wider than this was seen to be slower than modelled.
+      // A transposed side wider than this was seen to be slower than modelled.
       if (!problem.staged || !problem.bTransposed || columns <= 128)
         tryColumns(problem, r, columns, false);
   if (problem.swaps)

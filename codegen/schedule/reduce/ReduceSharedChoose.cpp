@@ -162,8 +162,8 @@ static double secondsOf(const ColumnWork &work, const Tiling &tiling,
   double perCore = 80 * target.clock;
   int64_t steps = llvm::divideCeil(work.length, tiling.columnThreads);
   bool held = holds(work, tiling);
-  int64_t resident = std::max<int64_t>(1, threadsOfCore / tiling.threads);
-  double waves = std::ceil(programs / double(target.cores * resident));
+  int64_t ctasPerSm = std::max<int64_t>(1, threadsOfCore / tiling.threads);
+  double waves = std::ceil(programs / double(target.cores * ctasPerSm));
   double latency =
       work.reads(held) * (held ? 1 : llvm::divideCeil(steps, atOnce)) * read +
       work.passes * (meet + 2 * std::sqrt(double(tiling.columnThreads)) * word);
