@@ -30,6 +30,13 @@ struct TargetRequest {
   bool deterministic = false;
 };
 
+/// A rewrite of a function of the tensor dialect, before its kernels are
+/// formed.
+struct TargetPass {
+  const char *name; ///< in the phase table: "cuda:split-sorts"
+  void (*run)(mlir::func::FuncOp function, const TargetDesc &target);
+};
+
 class Target {
 public:
   virtual ~Target() = default;
@@ -46,11 +53,11 @@ public:
   virtual Expected<std::vector<TargetDesc>>
   describe(const TargetRequest &request) const = 0;
 
-  /// Rewrites a function of the tensor dialect before its kernels are formed:
-  /// composites that no schedule takes are decomposed, reductions that would
-  /// leave most of the device idle are split.
-  virtual void prepare(mlir::func::FuncOp function,
-                       const TargetDesc &target) const = 0;
+  /// What is rewritten before kernels are formed, in order: composites that no
+  /// schedule takes are decomposed, reductions that would leave most of the
+  /// device idle are split. All of them on the entry, then on the bodies that
+  /// its branches and loops have afterwards.
+  virtual std::span<const TargetPass> preparation() const { return {}; }
 
   /// Rewrites a function whose kernels are formed: operands in the order that
   /// schedules read them.

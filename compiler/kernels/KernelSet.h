@@ -17,9 +17,20 @@ namespace knapper {
 
 /// What became of a kernel that a user brought for this one.
 struct UserKernelOffer {
+  enum class Outcome {
+    always,   ///< taken: its file says so
+    recorded, ///< taken by a tuning record
+    dumped,   ///< taken by the dump that the compile began with
+    refused,  ///< cannot run: `detail` says why
+    another,  ///< another one was taken: `detail`, its name
+    unmeasured,
+  };
   std::string name;
-  bool taken = false;
-  std::string why; ///< "by a tuning record"
+  Outcome outcome = Outcome::unmeasured;
+  std::string detail = {};
+
+  bool isTaken() const { return outcome <= Outcome::dumped; }
+  std::string why() const; ///< for reports
 };
 
 struct UniqueKernel {

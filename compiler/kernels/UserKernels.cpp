@@ -288,6 +288,24 @@ Status takeUserKernel(UniqueKernel &unique, const UserKernel &kernel,
   return success();
 }
 
+std::string UserKernelOffer::why() const {
+  switch (outcome) {
+  case Outcome::always:
+    return "\"always\"";
+  case Outcome::recorded:
+    return "by a tuning record";
+  case Outcome::dumped:
+    return "by the dump";
+  case Outcome::refused:
+    return detail;
+  case Outcome::another:
+    return cat("'", detail, "' is taken");
+  case Outcome::unmeasured:
+    return "no tuning record takes it: knapper tune --kernels measures it";
+  }
+  return {};
+}
+
 Status chooseUserKernel(UniqueKernel &unique, std::span<const UserKernel> given,
                         const Target &target,
                         std::span<const TargetDesc> targets, Knobs &knobs) {
@@ -298,7 +316,10 @@ Status chooseUserKernel(UniqueKernel &unique, std::span<const UserKernel> given,
       continue;
     offered.push_back(&kernel);
     std::string why = whyNot(unique, kernel, target, targets);
-    unique.offers.push_back({kernel.name, false, why});
+    using Outcome = UserKernelOffer::Outcome;
+    unique.offers.push_back(
+        {kernel.name, why.empty() ? Outcome::unmeasured : Outcome::refused,
+         why});
     if (!why.empty() && kernel.always)
       log(LogLevel::warning,
           cat("user kernel '", kernel.name, "' is not taken: ", why));
@@ -312,13 +333,11 @@ Status chooseUserKernel(UniqueKernel &unique, std::span<const UserKernel> given,
   }
   const UserKernel *taken = always ? always : recorded;
   for (auto [kernel, offer] : llvm::zip(offered, unique.offers)) {
-    offer.taken = kernel == taken;
-    if (offer.taken)
-      offer.why = always ? "\"always\"" : "by a tuning record";
-    else if (offer.why.empty())
-      offer.why = taken ? cat("'", taken->name, "' is taken")
-                        : "no tuning record takes it: knapper tune --kernels "
-                          "measures it";
+    using Outcome = UserKernelOffer::Outcome;
+    if (kernel == taken)
+      offer.outcome = always ? Outcome::always : Outcome::recorded;
+    else if (taken && offer.outcome == Outcome::unmeasured)
+      offer = {offer.name, Outcome::another, taken->name};
   }
   return taken ? takeUserKernel(unique, *taken, targets.front()) : success();
 }

@@ -5,7 +5,9 @@
 #include "compiler/pipeline/Pack.h"
 #include "compiler/pipeline/Phases.h"
 #include "compiler/pipeline/Sources.h"
+#include "compiler/pipeline/Table.h"
 #include "compiler/registration/Registration.h"
+#include "ir/tensor/BranchesAndLoops.h"
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/Verifier.h"
 #include "runtime/base/Headroom.h"
@@ -32,18 +34,17 @@ namespace {
 // What a phase may need beside weights.
 constexpr uint64_t kPhaseMemory = uint64_t(64) << 20;
 
-const Pass *findPass(std::string_view name) {
-  for (const Phase &phase : phases())
-    for (const Pass &pass : phase.passes)
-      if (pass.name == name)
-        return &pass;
-  return nullptr;
+bool isPass(std::string_view name) {
+  for (const PhaseHelp &phase : phaseHelp())
+    if (llvm::is_contained(phase.passes, name))
+      return true;
+  return false;
 }
 
 /// --start-from takes a phase, the others a pass too.
 Status checkPhaseName(std::string_view option, const std::string &value) {
   bool isStart = option == "start-from";
-  if (value.empty() || findPhase(value) || (!isStart && findPass(value)) ||
+  if (value.empty() || findPhase(value) || (!isStart && isPass(value)) ||
       (option == "print-after" && value == "all"))
     return success();
   std::string names;
@@ -132,6 +133,56 @@ bool showProgram(CompileState &state, const Phase &phase,
   return stop;
 }
 
+/// Runs the target's steps on the entry, then on the bodies that its branches
+/// and loops have afterwards: a step may give loops others. True: the options
+/// ended the compile, at a step.
+class Preparation {
+public:
+  Preparation(CompileState &state, const Phase &phase,
+              std::span<const TargetPass> steps)
+      : state(state), phase(phase), steps(steps), seconds(steps.size()) {}
+
+  Expected<bool> run(PhaseTime &time) {
+    std::string_view stop = state.options.stopAfter;
+    auto last = llvm::find_if(
+        steps, [&](const TargetPass &step) { return step.name == stop; });
+    bool stops = last != steps.end();
+    if (stops)
+      steps = steps.first(last - steps.begin() + 1);
+    TRY(prepare(state.main()));
+    for (auto [step, taken] : llvm::zip(steps, seconds))
+      time.passes.push_back({step.name, taken});
+    return stops && showProgram(state, phase, stop);
+  }
+
+private:
+  Status prepare(func::FuncOp function) {
+    if (!function || !prepared.insert(function).second)
+      return success();
+    for (auto [step, taken] : llvm::zip(steps, seconds)) {
+      auto start = std::chrono::steady_clock::now();
+      step.run(function, state.targets.front());
+      taken += secondsSince(start);
+      TRY(verifyProgram(state, step.name));
+      if (function == state.main() && step.name != state.options.stopAfter)
+        showProgram(state, phase, step.name);
+    }
+    Status status = success();
+    function.walk([&](Operation *op) {
+      for (func::FuncOp body : ts::bodiesOf(op))
+        if (status)
+          status = prepare(body);
+    });
+    return status;
+  }
+
+  CompileState &state;
+  const Phase &phase;
+  std::span<const TargetPass> steps;
+  std::vector<double> seconds; ///< of each step
+  llvm::SmallPtrSet<Operation *, 8> prepared;
+};
+
 /// Runs a phase's passes. True: the options ended it.
 Expected<bool> runPhase(CompileState &state, const Phase &phase,
                         const std::vector<std::string> &disabled,
@@ -139,6 +190,13 @@ Expected<bool> runPhase(CompileState &state, const Phase &phase,
   for (const Pass &pass : phase.passes) {
     if (llvm::is_contained(disabled, pass.name))
       continue;
+    if (pass.steps) {
+      Preparation steps(state, phase, pass.steps(*state.target));
+      ASSIGN_OR_RETURN(bool ended, steps.run(time));
+      if (ended || showProgram(state, phase, pass.name))
+        return true;
+      continue;
+    }
     auto start = std::chrono::steady_clock::now();
     if (Status done = pass.run(state); !done) {
       Error error = done.takeError();

@@ -21,33 +21,12 @@
 #include "runtime/base/Text.h"
 #include "runtime/operators/TextOperators.h"
 #include "tune/Records.h"
-#include <deque>
 #include <thread>
 
 using namespace mlir;
 
 namespace knapper {
 namespace {
-
-/// A function, then the bodies that its branches and loops have afterwards:
-/// preparing it may give its loops others.
-void prepareWithBodies(CompileState &state, func::FuncOp function,
-                       llvm::SmallPtrSetImpl<Operation *> &prepared) {
-  if (!function || !prepared.insert(function).second)
-    return;
-  state.target->prepare(function, state.targets.front());
-  function.walk([&](Operation *op) {
-    for (func::FuncOp body : ts::bodiesOf(op))
-      prepareWithBodies(state, body, prepared);
-  });
-}
-
-/// What of the tensor dialect the target wants taken apart or split.
-Status prepareForTarget(CompileState &state) {
-  llvm::SmallPtrSet<Operation *, 8> prepared;
-  prepareWithBodies(state, state.main(), prepared);
-  return success();
-}
 
 Status formKernels(CompileState &state) {
   const config::Machine &machine = state.targets.front();
@@ -169,27 +148,7 @@ Status attachSchedules(CompileState &state) {
 }
 
 Status emitCode(CompileState &state) {
-  std::vector<KernelJob> jobs;
-  std::deque<GivenCode> given; // of the jobs
-  for (const UniqueKernel &unique : state.kernels.kernels) {
-    if (const UserKernel *user = userKernelOf(state, unique)) {
-      GivenCode &code = given.emplace_back(user->code);
-      ts::KernelOp kernel = unique.kernel;
-      code.numBuffers = kernel.getInputs().size() + kernel.getNumResults();
-      code.numSymbols = unique.symbols.size();
-      jobs.push_back({unique.functionName(0), nullptr, &code});
-      continue;
-    }
-    for (size_t i = 0; i < unique.schedules.size(); ++i)
-      jobs.push_back({unique.functionName(i),
-                      [&state, &unique, i](MLIRContext &context,
-                                           const TargetDesc &target) {
-                        return state.input.cancel.isWished()
-                                   ? OwningOpRef<ModuleOp>()
-                                   : tileProgram(state, unique, i, context,
-                                                 target);
-                      }});
-  }
+  std::span<const KernelJob> jobs = state.jobs;
   unsigned threads = state.options.threads
                          ? static_cast<unsigned>(state.options.threads)
                          : std::max(1u, std::thread::hardware_concurrency());
@@ -261,6 +220,29 @@ Status packOne(CompileState &state) {
 
 } // namespace
 
+Status listPrograms(CompileState &state) {
+  for (const UniqueKernel &unique : state.kernels.kernels) {
+    if (const UserKernel *user = userKernelOf(state, unique)) {
+      GivenCode &code = state.given.emplace_back(user->code);
+      ts::KernelOp kernel = unique.kernel;
+      code.numBuffers = kernel.getInputs().size() + kernel.getNumResults();
+      code.numSymbols = unique.symbols.size();
+      state.jobs.push_back({unique.functionName(0), nullptr, &code});
+      continue;
+    }
+    for (size_t i = 0; i < unique.schedules.size(); ++i)
+      state.jobs.push_back({unique.functionName(i),
+                            [&state, &unique, i](MLIRContext &context,
+                                                 const TargetDesc &target) {
+                              return state.input.cancel.isWished()
+                                         ? OwningOpRef<ModuleOp>()
+                                         : tileProgram(state, unique, i,
+                                                       context, target);
+                            }});
+  }
+  return success();
+}
+
 Error cancelledCompile() {
   return userError("the compile was cancelled", "compile");
 }
@@ -271,11 +253,16 @@ Status passFailed(CompileState &state) {
   return internalError("failed without a reason");
 }
 
+std::span<const TargetPass> stepsOf(const Pass &pass, const Target &target) {
+  return pass.steps ? pass.steps(target) : std::span<const TargetPass>();
+}
+
 std::span<const Phase> phases() {
   using L = Level;
   static constexpr Pass import[] = {{"import-model", importModel}};
   static constexpr Pass fuse[] = {
-      {"prepare-for-target", prepareForTarget},
+      {"prepare-for-target", nullptr, false,
+       [](const Target &target) { return target.preparation(); }},
       {"form-kernels", formKernels},
       {"arrange-operands", arrangeOperands},
       {"order-kernels", orderKernels},
@@ -286,6 +273,7 @@ std::span<const Phase> phases() {
       {"drop-equal-targets", dropTargets},
       {"attach-schedules", attachSchedules},
   };
+  static constexpr Pass tile[] = {{"list-programs", listPrograms}};
   static constexpr Pass emit[] = {{"emit-code", emitCode}};
   static constexpr Pass plan[] = {
       {"plan-memory", planMemory},
@@ -301,9 +289,9 @@ std::span<const Phase> phases() {
        fuse},
       {"schedule", L::kernel, L::scheduled,
        "equal kernels once, tile sizes, guards", schedule},
-      // Each worker of emit builds the programs that it lowers, in its own
-      // context; a dump of this phase builds and prints them all.
-      {"tile", L::scheduled, L::tile, "what one program of each grid does", {}},
+      // (A dump of this phase builds and prints the programs.)
+      {"tile", L::scheduled, L::tile, "what one program of each grid does",
+       tile},
       {"emit", L::tile, L::object,
        "vectors, machine code and link for every instruction set", emit},
       {"plan", L::object, L::exec, "buffers, live ranges, size arithmetic",
@@ -317,8 +305,12 @@ std::vector<PhaseHelp> phaseHelp() {
   std::vector<PhaseHelp> rows;
   for (const Phase &phase : phases()) {
     PhaseHelp &row = rows.emplace_back(PhaseHelp{phase.name, phase.does, {}});
-    for (const Pass &pass : phase.passes)
+    for (const Pass &pass : phase.passes) {
       row.passes.push_back(pass.name);
+      for (const Target *target : allTargets())
+        for (const TargetPass &step : stepsOf(pass, *target))
+          row.passes.push_back(step.name);
+    }
   }
   return rows;
 }

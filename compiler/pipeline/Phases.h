@@ -16,6 +16,7 @@
 #include "graph/fusion/FusionReport.h"
 #include "targets/Target.h"
 #include "llvm/ADT/DenseMap.h"
+#include <deque>
 #include <map>
 #include <memory>
 #include <span>
@@ -42,6 +43,8 @@ struct CompileState {
   /// Tile programs that a dump brought, by instruction set and function; built
   /// from the schedules when empty.
   std::map<std::pair<std::string, std::string>, std::string> tilePrograms;
+  std::vector<KernelJob> jobs; ///< a tile program or given code each
+  std::deque<GivenCode> given; ///< of jobs
   std::vector<CompiledImage> images;
   ExecProgram exec;
   CompileStats *stats;
@@ -72,6 +75,8 @@ struct Pass {
   const char *name; ///< of --stop-after, --print-after, --disable and timings
   Status (*run)(CompileState &);
   bool isOptional = false; ///< whether --disable may leave it out
+  /// What the target does in it, instead of `run`: rows of their own.
+  std::span<const TargetPass> (*steps)(const Target &) = nullptr;
 };
 
 struct Phase {
@@ -82,6 +87,7 @@ struct Phase {
 };
 
 std::span<const Phase> phases();
+std::span<const TargetPass> stepsOf(const Pass &pass, const Target &target);
 /// Those of the phase `simplify` (SimplifyModel.cpp).
 std::span<const Pass> simplifyPasses();
 /// The error of a pass that failed: what MLIR said about it. The pass's name is
@@ -112,6 +118,10 @@ inline constexpr const char *kUserKernelAttr = "ts.user_kernel";
 /// The user kernel that was taken for `unique`, or null.
 const UserKernel *userKernelOf(const CompileState &state,
                                const UniqueKernel &unique);
+
+/// Fills `jobs`: each worker of emit builds the programs that it lowers, in its
+/// own context.
+Status listPrograms(CompileState &state);
 
 /// Reads the file of --kernels, if one is given.
 Status readUserKernels(CompileState &state);

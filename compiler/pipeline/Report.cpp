@@ -52,8 +52,9 @@ std::string reportJson(const CompileState &state) {
     if (unique.recorded)
       kernel["gain"] = unique.gain;
     for (const UserKernelOffer &offer : unique.offers)
-      kernel["user_kernels"].push_back(
-          {{"name", offer.name}, {"taken", offer.taken}, {"why", offer.why}});
+      kernel["user_kernels"].push_back({{"name", offer.name},
+                                        {"taken", offer.isTaken()},
+                                        {"why", offer.why()}});
     kernel["knobs"] = nlohmann::json::array();
     for (const tune::Knob &knob : unique.knobs)
       kernel["knobs"].push_back(

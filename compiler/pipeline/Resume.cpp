@@ -147,7 +147,7 @@ Status Resume::takeUserKernelOf(UniqueKernel &unique, StringRef name) {
     std::string why = whyNot(unique, user, *state.target, state.targets);
     if (!why.empty())
       return refuse(cat("the user kernel '", user.name, "' cannot run: ", why));
-    unique.offers = {{user.name, true, "by the dump"}};
+    unique.offers = {{user.name, UserKernelOffer::Outcome::dumped}};
     return takeUserKernel(unique, user, state.targets.front());
   }
   return refuse(cat("kernel ", unique.signature, " takes the user kernel '",
@@ -228,7 +228,7 @@ Status Resume::readTilePrograms() {
             << *function.getOperation();
       }
   }
-  return success();
+  return listPrograms(state);
 }
 
 Status Resume::readObjects() {

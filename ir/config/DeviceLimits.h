@@ -18,6 +18,8 @@ struct Limits {
   int64_t clusterCtas = 1;          ///< that read each other's shared memory
   int64_t sharedBytesPerSm = 0;     ///< of all its CTAs
   int64_t reservedSharedPerCta = 0; ///< bytes of it that the system takes
+  int64_t registersPerSm = 0;       ///< words of 32 bits, of all its threads
+  int64_t threadsPerSm = 0;         ///< of all its CTAs
 
   /// Most bytes of shared memory that one CTA can use.
   constexpr int64_t sharedBytesPerCta() const {
@@ -33,11 +35,17 @@ struct Limits {
 /// specifications by compute capability). Eight CTAs of a cluster are what
 /// every card with clusters has.
 constexpr Limits nvidiaLimits(int64_t sharedBytesPerSm, bool clusters) {
+  // Of sm_80 and sm_90; of sm_86 and sm_89.
+  constexpr int64_t largeShared = 164 << 10, manyThreads = 2048,
+                    fewThreads = 1536;
   return {.threads = 1024,
           .registerBytes = 255 * 4,
           .clusterCtas = clusters ? 8 : 1,
           .sharedBytesPerSm = sharedBytesPerSm,
-          .reservedSharedPerCta = 1024};
+          .reservedSharedPerCta = 1024,
+          .registersPerSm = 65536,
+          .threadsPerSm =
+              sharedBytesPerSm >= largeShared ? manyThreads : fewThreads};
 }
 
 /// Bytes of shared memory that a CTA of any NVIDIA GPU has without asking: of

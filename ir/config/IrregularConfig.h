@@ -36,13 +36,14 @@ constexpr ScanForm largest(ScanForm) { return ScanForm::narrow; }
 /// GpuScan.cpp.
 struct ScanGpuConfig {
   ScanForm form = ScanForm::row;
-  int64_t lanes = 0;     ///< elements of a tile
-  int64_t threads = 0;   ///< of a CTA; 0: as its tiles have it
-  int64_t rowLength = 0; ///< shortRows: of a line, padded
+  int64_t lanes = 0;       ///< elements of a tile
+  int64_t threads = 0;     ///< of a CTA; 0: as its tiles have it
+  int64_t rowLength = 0;   ///< shortRows: of a line, padded
   int64_t clusterSize = 1; ///< CTAs of a cluster that share out a line
-  int64_t steps = 0;     ///< narrow: elements of a line that a thread has
-  int64_t access = 0;    ///< narrow: elements that a thread reads at once
-  int64_t tiles = 0;     ///< narrow: of whole lines; 0: CTAs look back
+  int64_t steps = 0;       ///< narrow: elements of a line that a thread has
+  int64_t access = 0;      ///< narrow: elements that a thread reads at once
+  int64_t tiles = 0;       ///< narrow: of whole lines; 0: CTAs look back
+  int64_t ctasPerSm = 0;   ///< as in LaunchConfig
 
   bool fits(const Limits &limits) const {
     return threads <= limits.threads && clusterSize <= limits.clusterCtas;
@@ -59,6 +60,7 @@ struct ScanGpuConfig {
     visit("steps", c.steps, none, c.form == ScanForm::narrow);
     visit("access", c.access, none, c.form == ScanForm::narrow);
     visit("tiles", c.tiles, none, false);
+    visit("ctas_per_sm", c.ctasPerSm, none, false);
   }
 };
 
@@ -105,9 +107,10 @@ struct SortTileGpuConfig {
 
 /// GpuTopK.cpp.
 struct TopKGpuConfig : SortTileGpuConfig {
-  int64_t tiles = 0;  ///< that are read at once
-  int64_t places = 0; ///< of the list in shared memory
+  int64_t tiles = 0;       ///< that are read at once
+  int64_t places = 0;      ///< of the list in shared memory
   int64_t clusterSize = 1; ///< CTAs of a cluster that share out a line
+  int64_t ctasPerSm = 0;   ///< as in LaunchConfig
 
   bool fits(const Limits &limits) const {
     return SortTileGpuConfig::fits(limits) && clusterSize <= limits.clusterCtas;
@@ -120,6 +123,7 @@ struct TopKGpuConfig : SortTileGpuConfig {
     visit("tiles", c.tiles, none, true);
     visit("places", c.places, none, true);
     visit("cluster_size", c.clusterSize, one, false);
+    visit("ctas_per_sm", c.ctasPerSm, none, false);
   }
 };
 
@@ -136,14 +140,16 @@ struct LineSortGpuConfig : SortTileGpuConfig {
 
 /// GpuRadixSort.cpp.
 struct RadixSortGpuConfig {
-  int64_t threads = 0; ///< of a CTA
-  int64_t items = 0;   ///< words of a thread
+  int64_t threads = 0;   ///< of a CTA
+  int64_t items = 0;     ///< words of a thread
+  int64_t ctasPerSm = 0; ///< as in LaunchConfig
 
   template <class Config, class Visit>
   static void fields(Config &c, Visit &&visit) {
     constexpr int64_t none = 0;
     visit("threads", c.threads, none, true);
     visit("items", c.items, none, true);
+    visit("ctas_per_sm", c.ctasPerSm, none, false);
   }
 };
 

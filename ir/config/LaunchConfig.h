@@ -12,10 +12,13 @@
 namespace knapper::config {
 
 struct LaunchConfig {
-  int64_t threads = 0;     ///< of a CTA; 0: as its tiles have it
-  int64_t access = 0;      ///< elements that a thread reads at once; 0: as above
+  int64_t threads = 0; ///< of a CTA; 0: as its tiles have it
+  int64_t access = 0;  ///< elements that a thread reads at once; 0: as above
   int64_t clusterSize = 0; ///< programs of a cluster; 0: no clusters
-  bool tf32 = false;       ///< operands of float32 are rounded to tf32
+  /// CTAs that an SM is to hold at once, which bounds the registers of a
+  /// thread; 0: the lowering's default.
+  int64_t ctasPerSm = 0;
+  bool tf32 = false; ///< operands of float32 are rounded to tf32
 
   template <class Config, class Visit>
   static void fields(Config &c, Visit &&visit) {
@@ -23,6 +26,7 @@ struct LaunchConfig {
     visit("threads", c.threads, none, false);
     visit("access", c.access, none, false);
     visit("cluster_size", c.clusterSize, none, false);
+    visit("ctas_per_sm", c.ctasPerSm, none, false);
     visit("tf32", c.tf32, false, false);
   }
   /// Of a configuration's text form, whatever else it holds.

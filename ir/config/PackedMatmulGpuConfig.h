@@ -29,6 +29,8 @@ struct PackedMatmulGpuConfig {
 
   int64_t tileN() const { return warpColumns * warpsN; }
   int64_t threads() const { return 32 * warpsN * warpsK; }
+  /// That an SM is to hold: the sums of tall tiles want the registers of all.
+  int64_t ctasPerSm() const { return tileM > 32 ? 1 : 2; }
   int64_t lanes() const { return access * 8 / bits; } ///< of an access
   int64_t span() const { return spanThreads * lanes(); }
   int64_t spans() const { return (depth + span() - 1) / span(); }

@@ -29,6 +29,7 @@ struct ReduceConfig {
   int64_t columns = 0;       ///< beside each other in a tile; 0: not so
   int64_t columnThreads = 0; ///< that share out each of them
   int64_t tiles = 1;         ///< of a program
+  int64_t ctasPerSm = 0;     ///< as in LaunchConfig
 
   bool fits(const Limits &limits) const {
     return threads <= limits.threads &&
@@ -53,6 +54,7 @@ struct ReduceConfig {
     visit("columns", c.columns, none, false);
     visit("column_threads", c.columnThreads, none, c.columns > 0);
     visit("tiles", c.tiles, one, false);
+    visit("ctas_per_sm", c.ctasPerSm, none, false);
   }
   template <class Config, class Visit>
   static void space(Config &c, Visit &&visit) {

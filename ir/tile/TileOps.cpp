@@ -84,12 +84,14 @@ LogicalResult FuncOp::verify() {
   }
   if (!llvm::hasSingleElement(getBody()))
     return emitOpError("has one block: control flow is scf");
-  if (Attribute cluster = (*this)->getAttr("tile.cluster")) {
-    auto number = dyn_cast<IntegerAttr>(cluster);
-    if (!number || number.getInt() < 1)
-      return emitOpError("has 'tile.cluster' = ")
-             << cluster << ", which is no number of programs";
-  }
+  for (auto [name, what] : {std::pair("tile.cluster", "programs"),
+                            std::pair("tile.ctas_per_sm", "CTAs")})
+    if (Attribute given = (*this)->getAttr(name)) {
+      auto number = dyn_cast<IntegerAttr>(given);
+      if (!number || number.getInt() < 1)
+        return emitOpError("has '")
+               << name << "' = " << given << ", which is no number of " << what;
+    }
   return success();
 }
 

@@ -100,11 +100,11 @@ class Arguments:
         self,
         inputs: tuple[TensorInfo, ...],
         outputs: tuple[TensorInfo, ...],
-        on_gpu: Callable[[], bool],
+        has_own_memory: Callable[[], bool],
     ) -> None:
         self.inputs = inputs
         self.outputs = outputs
-        self._on_gpu = on_gpu
+        self._has_own_memory = has_own_memory
         self.positions = {info.name: i for i, info in enumerate(inputs)}
         self.names = {info.name: i for i, info in enumerate(outputs)}
         self._local = threading.local()
@@ -114,8 +114,8 @@ class Arguments:
 
     @functools.cached_property
     def gpu(self) -> bool:
-        """Whether kernels run on an NVIDIA GPU."""
-        return self._on_gpu()
+        """Whether kernels run on a device with memory of its own."""
+        return self._has_own_memory()
 
     # ---- inputs
 

@@ -38,7 +38,7 @@ def of_module(module: Module) -> str:
         for info in infos
     ]
     where = module.device
-    if where == "cpu":
+    if module._fact("addresses_host"):
         where += f", {module.threads} threads"
     sizes = ", ".join(module.symbols) or "all fixed"
     return (

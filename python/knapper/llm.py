@@ -28,7 +28,7 @@ import numpy as np
 
 from knapper.errors import DeviceError, InternalError, WrongType, WrongValue
 from knapper.library import check, encode_path, library
-from knapper.module import whole
+from knapper.loading import whole
 
 Prompt = str | Sequence[int]
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import json
-import operator
 import os
 from collections.abc import Callable, Mapping, Sequence
 from ctypes import byref, c_int64, c_uint64, c_void_p
-from typing import Any, Literal, Unpack
+from typing import Any, Unpack
 
 from knapper import dtypes, html, log
 from knapper.arguments import Arguments, TensorInfo
@@ -19,7 +18,6 @@ from knapper.errors import WrongAttribute, WrongType, WrongValue
 from knapper.library import (
     ARTEFACT,
     CExplainOptions,
-    CLoadOptions,
     CRunOptions,
     CTensorInfo,
     check,
@@ -27,75 +25,12 @@ from knapper.library import (
     library,
     take_string,
 )
+from knapper.loading import Verify, load_options, whole
 from knapper.options import NoOptions, check_names
 from knapper.results import Handle, Pending, Result, drop_event
 
 Array = Any  # a NumPy array, a sequence of numbers, or an object with __dlpack__
-Verify = Literal["lazy"] | bool  # when constants are compared with their hashes
 _MISSING: Any = object()  # of an argument that has to be given
-
-_VERIFY = {"lazy": 0, True: 1, False: 2}
-
-
-def whole(
-    value: Any, argument: str, hint: str, least: int = 0, most: int = 0x7FFFFFFF
-) -> int:
-    """An argument that is a whole number, of NumPy too."""
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise WrongType(
-            f"{argument} is {value!r}, it must be a whole number",
-            where=argument,
-            hint=hint,
-        ) from None
-    if not least <= number <= most:
-        raise WrongValue(
-            f"{argument} is {number}, it must be {least} to {most}",
-            where=argument,
-            hint=hint,
-        )
-    return number
-
-
-def load_options(
-    threads: int,
-    verify: Verify = "lazy",
-    spin: int = -1,
-    device: str | None = None,
-    describe: bool = False,
-) -> Any:
-    """knapper_load_options by reference."""
-    threads = whole(threads, "threads", "0 for one thread a core, or a count")
-    hint = "-1 for the default, or up to 1000000"
-    spin = whole(spin, "spin_microseconds", hint, least=-1, most=1_000_000)
-    try:
-        when = _VERIFY[verify]
-    except (KeyError, TypeError):
-        raise WrongValue(
-            f"verify is {verify!r}",
-            where="verify",
-            hint='"lazy" (before use), True (all of them now) or False (never)',
-        ) from None
-    if device is not None and not isinstance(device, str):
-        device = str(device)  # torch.device
-    if device is not None and device not in ("cpu", "cuda", ""):
-        raise WrongValue(
-            f"device: {device!r} is no kind of device",
-            where="device",
-            hint='"cpu", "cuda", or None for a GPU where one is found',
-        )
-    return byref(
-        CLoadOptions(
-            ctypes.sizeof(CLoadOptions),
-            threads,
-            when,
-            spin,
-            None,
-            device.encode() if device else None,
-            int(bool(describe)),
-        )
-    )
 
 
 def _handle_of(module: Any) -> c_void_p:
@@ -226,7 +161,7 @@ class Module:
             self._signature(
                 lib.knapper_module_num_outputs(handle), lib.knapper_module_output
             ),
-            lambda: self.device == "cuda",
+            lambda: not self._fact("addresses_host"),
         )
         return self
 
@@ -267,7 +202,8 @@ class Module:
     def _fact(self, name: str) -> Any:
         if self._facts is None:
             said = self.describe()
-            self._facts = {key: said[key] for key in ("device", "threads", "symbols")}
+            kept = ("device", "addresses_host", "threads", "symbols")
+            self._facts = {key: said[key] for key in kept}
         return self._facts[name]
 
     @property

@@ -20,7 +20,8 @@ from knapper.library import (
     encode_path,
     take_string,
 )
-from knapper.module import Module, load_options
+from knapper.loading import load_options
+from knapper.module import Module
 from knapper.options import CompileOptions, check_names
 
 _OWN = (

@@ -218,6 +218,7 @@ std::string describeModule(const Module &module) {
   if (size_t source = file.section(fb::SectionKind::source_map).size())
     json.field("source_bytes", uint64_t(source));
   json.field("device", module.device().kind()).field("isa", module.isa());
+  json.field("addresses_host", module.device().addressesHost());
   json.field("threads", module.threads());
   json.field("file_bytes", uint64_t(file.bytes().size()));
   tensors(json, "inputs", program.inputs);

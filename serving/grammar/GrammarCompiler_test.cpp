@@ -241,16 +241,22 @@ TEST(GrammarCompiler, KeepsWhatItCompiled) {
   EXPECT_NE(*first, *other);
 }
 
-/// Processes that this one started and that run.
-std::vector<pid_t> children() {
+/// Processes that a process started and that run.
+std::vector<pid_t> childrenOf(const std::string &process) {
   std::vector<pid_t> found;
   for (const auto &thread :
-       std::filesystem::directory_iterator("/proc/self/task")) {
+       std::filesystem::directory_iterator("/proc/" + process + "/task")) {
     std::ifstream file(thread.path() / "children");
     for (pid_t pid = 0; file >> pid;)
       found.push_back(pid);
   }
   return found;
+}
+
+std::vector<pid_t> children() { return childrenOf("self"); }
+
+std::vector<pid_t> childrenOf(pid_t process) {
+  return childrenOf(std::to_string(process));
 }
 
 TEST(GrammarCompiler, OutlivesItsHelper) {
@@ -264,16 +270,6 @@ TEST(GrammarCompiler, OutlivesItsHelper) {
   EXPECT_TRUE(compile(*compiler, {GrammarKind::regex, "b"}));
   compiler.reset();
   EXPECT_TRUE(children().empty());
-}
-
-/// Of a process; it has one thread.
-std::vector<pid_t> childrenOf(pid_t process) {
-  std::vector<pid_t> found;
-  std::string id = std::to_string(process);
-  std::ifstream file("/proc/" + id + "/task/" + id + "/children");
-  for (pid_t pid = 0; file >> pid;)
-    found.push_back(pid);
-  return found;
 }
 
 TEST(GrammarCompiler, ACopyCompilesUntilOneIsRefused) {

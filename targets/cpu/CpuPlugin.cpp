@@ -17,6 +17,44 @@ const Target &cpuTargetPlugin();
 
 namespace {
 
+void decompose(mlir::func::FuncOp function, const TargetDesc &) {
+  ts::decomposeAll(function.getBody(), [](mlir::Operation *op) {
+    if (mlir::isa<ts::PackedDotOp>(op))
+      return true; // no packed form of what is no constant
+    auto paged = mlir::dyn_cast<ts::PagedAttentionOp>(op);
+    return paged && !ts::elementTypeOf(paged.getQuery()).isF32();
+  });
+}
+
+// A sum of everything would be one program, on one core; narrow columns leave
+// most of a register empty.
+void splitForCores(mlir::func::FuncOp function, const TargetDesc &) {
+  splitReductions(function, {.programs = 8,
+                             .tile = 64,
+                             .leastColumn = 512,
+                             .wide = 64,
+                             .narrow = 0,
+                             .far = 1024,
+                             .narrowColumns = 0,
+                             .row = 64,
+                             .lines = 0});
+}
+
+using mlir::func::FuncOp;
+
+constexpr TargetPass kPreparation[] = {
+    {"cpu:decompose", decompose},
+    {"cpu:expand-recurrences",
+     [](FuncOp function, const TargetDesc &) {
+       expandRecurrences(function, [](ts::RecurrenceOp) { return false; });
+     }},
+    {"cpu:reduce-vector-dots",
+     [](FuncOp function, const TargetDesc &) { reduceVectorDots(function); }},
+    {"cpu:split-scatters",
+     [](FuncOp function, const TargetDesc &) { splitScatters(function); }},
+    {"cpu:split-reductions", splitForCores},
+};
+
 class CpuPlugin final : public Target {
 public:
   std::string_view name() const override { return "cpu"; }
@@ -37,27 +75,8 @@ public:
     return targets;
   }
 
-  void prepare(mlir::func::FuncOp function, const TargetDesc &) const override {
-    ts::decomposeAll(function.getBody(), [](mlir::Operation *op) {
-      if (mlir::isa<ts::PackedDotOp>(op))
-        return true; // no packed form of what is no constant
-      auto paged = mlir::dyn_cast<ts::PagedAttentionOp>(op);
-      return paged && !ts::elementTypeOf(paged.getQuery()).isF32();
-    });
-    expandRecurrences(function, [](ts::RecurrenceOp) { return false; });
-    reduceVectorDots(function);
-    splitScatters(function);
-    // A sum of everything would be one program, on one core; narrow columns
-    // leave most of a register empty.
-    splitReductions(function, {.programs = 8,
-                               .tile = 64,
-                               .leastColumn = 512,
-                               .wide = 64,
-                               .narrow = 0,
-                               .far = 1024,
-                               .narrowColumns = 0,
-                               .row = 64,
-                               .lines = 0});
+  std::span<const TargetPass> preparation() const override {
+    return kPreparation;
   }
 
   void arrange(mlir::func::FuncOp function) const override {

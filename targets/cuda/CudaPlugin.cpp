@@ -28,6 +28,101 @@ const Target &cudaTargetPlugin();
 
 namespace {
 
+using func::FuncOp;
+
+void markWideHeads(FuncOp function, const TargetDesc &target) {
+  function.walk([&](ts::AttentionOp op) {
+    if (hasWideHeads(op, target))
+      op->setAttr("ts.narrow_probabilities", UnitAttr::get(op.getContext()));
+  });
+}
+
+// GPUs read the operands of attention as they lie in memory.
+void decompose(FuncOp function, const TargetDesc &target) {
+  ts::decomposeAll(function.getBody(), [&](Operation *op) {
+    if (auto packed = dyn_cast<ts::PackedDotOp>(op))
+      return !takesPackedDot(packed);
+    auto attention = dyn_cast<ts::AttentionOp>(op);
+    return isa<ts::RopeOp, ts::ScaledDotOp>(op) ||
+           (attention && !isTakenWhole(attention, target));
+  });
+}
+
+SplitModel splitModel(const TargetDesc &target) {
+  SplitModel model;
+  model.leastPart = 2048;
+  model.around = 1 << 16;
+  model.block = 64 << 10;
+  if (target.clusters) {
+    model.shared = 8192;
+    model.sharedRow = 8;
+  }
+  model.machine = target;
+  return model;
+}
+
+void decomposeLongRows(FuncOp function, const TargetDesc &target) {
+  SplitModel model = splitModel(target);
+  ts::decomposeAll(function.getBody(),
+                   [&](Operation *op) { return hasFewLongRows(op, model); });
+}
+
+// What a step reads in about the time of two launches.
+void reduceGates(FuncOp function, const TargetDesc &target) {
+  reduceGateDots(function,
+                 int64_t(2 * target.launchSeconds * target.copyBandwidth));
+}
+
+auto recurrencesOf(const TargetDesc &target) {
+  return [&](ts::RecurrenceOp op) { return takesRecurrence(op, target); };
+}
+
+/// A rewrite that asks nothing of the device.
+template <auto run> void plain(FuncOp function, const TargetDesc &) {
+  run(function);
+}
+
+constexpr TargetPass kPreparation[] = {
+    {"cuda:mark-wide-heads", markWideHeads},
+    {"cuda:pack-products",
+     [](FuncOp function, const TargetDesc &) {
+       packProducts(function, kMostPackedRows, takesPackedDot);
+     }},
+    {"cuda:decompose", decompose},
+    {"cuda:expand-for-many-rows",
+     [](FuncOp function, const TargetDesc &) {
+       expandForManyRows(function, kMostPackedRows);
+     }},
+    {"cuda:widen-long-rows",
+     [](FuncOp function, const TargetDesc &target) {
+       widenLongRows(function, splitModel(target));
+     }},
+    {"cuda:decompose-long-rows", decomposeLongRows},
+    {"cuda:split-conv-phases", plain<splitConvPhases>},
+    {"cuda:pad-channels", plain<padChannels>},
+    {"cuda:expand-recurrences",
+     [](FuncOp function, const TargetDesc &target) {
+       expandRecurrences(function, recurrencesOf(target));
+     }},
+    {"cuda:form-recurrences",
+     [](FuncOp function, const TargetDesc &target) {
+       formRecurrences(function, recurrencesOf(target));
+     }},
+    {"cuda:reduce-gate-dots", reduceGates},
+    {"cuda:narrow-dots", plain<narrowDots>},
+    {"cuda:reduce-vector-dots", plain<reduceVectorDots>},
+    {"cuda:merge-reduced-dims", plain<mergeReducedDims>},
+    {"cuda:split-reductions",
+     [](FuncOp function, const TargetDesc &target) {
+       splitReductions(function, splitModel(target));
+     }},
+    {"cuda:split-sorts",
+     [](FuncOp function, const TargetDesc &target) {
+       splitSorts(function, {.lines = target.programsForAll()});
+     }},
+    {"cuda:expand-byte-products", plain<expandByteProducts>},
+};
+
 class CudaPlugin final : public Target {
 public:
   std::string_view name() const override { return "cuda"; }
@@ -41,49 +136,8 @@ public:
     return std::vector<TargetDesc>{std::move(target)};
   }
 
-  void prepare(func::FuncOp function, const TargetDesc &target) const override {
-    function.walk([&](ts::AttentionOp op) {
-      if (hasWideHeads(op, target))
-        op->setAttr("ts.narrow_probabilities", UnitAttr::get(op.getContext()));
-    });
-    packProducts(function, kMostPackedRows, takesPackedDot);
-    // GPUs read the operands of attention as they lie in memory.
-    ts::decomposeAll(function.getBody(), [&](Operation *op) {
-      if (auto packed = dyn_cast<ts::PackedDotOp>(op))
-        return !takesPackedDot(packed);
-      auto attention = dyn_cast<ts::AttentionOp>(op);
-      return isa<ts::RopeOp, ts::ScaledDotOp>(op) ||
-             (attention && !isTakenWhole(attention, target));
-    });
-    expandForManyRows(function, kMostPackedRows);
-    SplitModel model;
-    model.leastPart = 2048;
-    model.around = 1 << 16;
-    model.block = 64 << 10;
-    if (target.clusters) {
-      model.shared = 8192;
-      model.sharedRow = 8;
-    }
-    model.machine = target;
-    widenLongRows(function, model);
-    ts::decomposeAll(function.getBody(),
-                     [&](Operation *op) { return hasFewLongRows(op, model); });
-    splitConvPhases(function);
-    padChannels(function);
-    auto takes = [&](ts::RecurrenceOp op) {
-      return takesRecurrence(op, target);
-    };
-    expandRecurrences(function, takes);
-    formRecurrences(function, takes);
-    // What a step reads in about the time of two launches.
-    reduceGateDots(function,
-                   int64_t(2 * target.launchSeconds * target.copyBandwidth));
-    narrowDots(function);
-    reduceVectorDots(function);
-    mergeReducedDims(function);
-    splitReductions(function, model);
-    splitSorts(function, {.lines = target.programsForAll()});
-    expandByteProducts(function);
+  std::span<const TargetPass> preparation() const override {
+    return kPreparation;
   }
 
   Expected<std::vector<CompiledImage>>

@@ -40,8 +40,6 @@ public:
     return std::vector<TargetDesc>{std::move(t)};
   }
 
-  void prepare(func::FuncOp, const TargetDesc &) const override {}
-
   Expected<std::vector<CompiledImage>>
   emit(std::span<const KernelJob> jobs, std::span<const TargetDesc> targets,
        unsigned, const DialectRegistry &dialects) const override {

@@ -33,6 +33,7 @@ def test_stop_after_a_pass(tool, model):
     assert "ts.exp" in before and "ts.softmax" not in before
     assert "ts.softmax" in after and "ts.exp" not in after
     assert "ts.kernel" not in tool("compile", model, "--stop-after=prepare-for-target")
+    assert "ts.kernel" not in tool("compile", model, "--stop-after=cpu:split-reductions")
     formed = tool("compile", model, "--stop-after=form-kernels")
     assert "ts.kernel" in formed and "schedules =" not in formed
 
@@ -48,6 +49,10 @@ def test_every_pass_that_runs_is_timed(tool, model):
     names = [one["name"] for one in phases["simplify"]["passes"]]
     assert names[0] == "quantised-products" and names[-1] == "mark-index-limits"
     assert names.index("find-composites") < names.index("layout") < names.index("fold-constants-again")
+    fused = [one["name"] for one in phases["fuse"]["passes"]]
+    assert fused.index("cpu:decompose") < fused.index("cpu:split-reductions") < fused.index("form-kernels")
+    assert not [name for name in fused if name.startswith("cuda:")]
+    assert all(phase["passes"] for phase in phases.values())
     for phase in phases.values():
         assert sum(one["seconds"] for one in phase["passes"]) <= phase["seconds"]
     without = json.loads(tool("compile", model, "-o", "m.knap", "--no-cache", "--json", "--disable=layout,merge-dots"))
@@ -57,5 +62,5 @@ def test_every_pass_that_runs_is_timed(tool, model):
 
 def test_help_lists_the_passes(tool):
     text = tool("compile", "--help")
-    for name in ("form-kernels", "choose-schedules", "find-composites", "plan-memory"):
+    for name in ("form-kernels", "cuda:split-sorts", "choose-schedules", "find-composites", "plan-memory"):
         assert name in text

@@ -1,6 +1,6 @@
-// Layout of tiles and functions for GPUs.
+// Functions for GPUs, and the operations that need no more than their tiles'
+// layout (TileLayout.cpp).
 #include "codegen/lower/gpu/GpuLowering.h"
-#include "codegen/lower/gpu/BlockThreads.h"
 
 #include "codegen/lower/common/Lower.h"
 #include "codegen/math/Math.h"
@@ -12,223 +12,9 @@ using namespace mlir;
 
 namespace knapper::lower {
 
-static constexpr unsigned kWarp = 32;
-// Threads of a block, of which an SM runs 32 at most.
-static constexpr unsigned kLeastBlock = 128;
-// Blocks that any GPU with clusters takes as one.
-static constexpr unsigned kMostBlocks = 8;
 static constexpr unsigned kGlobalMemory = 1;
 
-//===-- Layout ------------------------------------------------------------===//
-
-LogicalResult GpuLowering::threadLayout(tile::FuncOp func) {
-  threads = 1;
-  programs = kLeastBlock;
-  width = 0;
-  WalkResult sizes = func.walk([&](Operation *op) {
-    for (Type type : op->getResultTypes())
-      if (auto vector = dyn_cast<VectorType>(type)) {
-        unsigned size = vector.getRank() == 1 ? vector.getDimSize(0) : 0;
-        width = width ? width : size;
-        if (!size || size != width) {
-          op->emitOpError("has no lowering for GPUs: all tiles of a program "
-                          "that is one thread have one size");
-          return WalkResult::interrupt();
-        }
-      }
-    return WalkResult::advance();
-  });
-  width = std::max(width, 1u);
-  // (Without a bound the assembler aims at more blocks and spills words.)
-  constexpr unsigned threadsOfSm = 512;
-  ctasPerSm = threadsOfSm / kLeastBlock;
-  return failure(sizes.wasInterrupted());
-}
-
-namespace {
-
-/// The tiles of a function.
-struct TileSizes {
-  unsigned bytes = 0; ///< of the widest element in memory; 0: of none
-  SmallVector<int64_t> sizes;
-  Operation *odd = nullptr; ///< makes a tile of another rank than 1
-
-  int64_t largest() const {
-    return sizes.empty() ? 0 : *llvm::max_element(sizes);
-  }
-};
-
-/// What an operation moves between memory and tiles, or null. (Lists in shared
-/// memory do not say how wide accesses to memory are.)
-Value movedBy(Operation *op) {
-  if (llvm::any_of(op->getOperands(), [](Value operand) {
-        return bool(operand.getDefiningOp<tile::SharedOp>());
-      }))
-    return {};
-  if (isa<tile::LoadOp, tile::LoadStridedOp, tile::LoadRowsOp, tile::GatherOp>(
-          op))
-    return op->getResult(0);
-  if (isa<tile::StoreOp, tile::StoreRowsOp, tile::ScatterOp>(op))
-    return op->getOperand(0);
-  return {};
-}
-
-TileSizes tileSizes(tile::FuncOp func) {
-  TileSizes tiles;
-  func.walk([&](Operation *op) {
-    if (Value memory = movedBy(op))
-      if (auto type = dyn_cast<VectorType>(memory.getType())) {
-        unsigned bits = type.getElementTypeBitWidth();
-        tiles.bytes = std::max(tiles.bytes, std::max(bits, 8u) / 8);
-      }
-    for (Type result : op->getResultTypes())
-      if (auto type = dyn_cast<VectorType>(result)) {
-        if (type.getRank() != 1)
-          tiles.odd = op;
-        else if (!llvm::is_contained(tiles.sizes, type.getDimSize(0)))
-          tiles.sizes.push_back(type.getDimSize(0));
-      }
-  });
-  return tiles;
-}
-
-template <class Op> bool has(tile::FuncOp func) {
-  return func.walk([](Op) { return WalkResult::interrupt(); }).wasInterrupted();
-}
-
-} // namespace
-
-/// CTAs of a cluster, and programs of a CTA, of the `tile.cluster` programs
-/// that belong together.
-LogicalResult GpuLowering::clusterLayout(tile::FuncOp func) {
-  auto all = func->getAttrOfType<IntegerAttr>("tile.cluster");
-  if (!all)
-    return success();
-  cluster = std::min<unsigned>(all.getInt(), kMostBlocks);
-  programs = all.getInt() / cluster;
-  // What waits for a program's threads alone needs no barrier if they are a
-  // warp.
-  bool waits = false;
-  func.walk([&](vector::ReductionOp) { waits = true; });
-  if (programs > 1)
-    threads = waits ? kWarp : llvm::bit_floor(threads);
-  if (int64_t(programs) * cluster != all.getInt() ||
-      programs * threads > kMostBlockThreads)
-    return func.emitOpError("has a cluster of ")
-           << all.getInt() << " programs, which blocks cannot hold";
-  return success();
-}
-
-/// Without a bound the assembler aims at more blocks an SM and spills words.
-void GpuLowering::boundCtas(tile::FuncOp func, bool scans) {
-  // Two blocks an SM. (Not of programs that scan now and then.)
-  constexpr unsigned twoBlocks = 512;
-  bool lists = has<tile::AppendOp>(func);
-  if (scans && !lists && !packed && threads == twoBlocks)
-    ctasPerSm = 2;
-  constexpr unsigned heldThreads = 640;
-  if (lists && threads <= twoBlocks)
-    ctasPerSm = std::max(2u, heldThreads / threads);
-  // What such a program waits for others do in the meantime.
-  if (!func.getOps<tile::RadixPassOp>().empty())
-    ctasPerSm = 3;
-  // Indices of each lane take up to 256 registers a thread.
-  constexpr unsigned gatherThreads = 256, fewGathers = 32;
-  unsigned gathers = 0;
-  func.walk([&](tile::GatherOp) { ++gathers; });
-  bool manyLines = func.walk([](tile::LookBackOp op) {
-                         return op.getLanes() ? WalkResult::interrupt()
-                                              : WalkResult::advance();
-                       })
-                       .wasInterrupted();
-  if (gathers && !ctasPerSm && !packed && cluster == 1 &&
-      (threads == kWarp || (threads == 2 * kWarp && gathers <= fewGathers) ||
-       (manyLines && threads <= gatherThreads)))
-    ctasPerSm = gatherThreads / (threads * programs);
-  // So do those whose threads have several elements each, wherever they lie in
-  // memory, and meet in shared memory. (Not what passes whole lines through
-  // it: each thread holds one in registers.)
-  constexpr unsigned metThreads = 512;
-  bool readsApart = func.walk([](tile::GatherOp op) {
-                          return isa<BlockArgument>(op.getBuffer())
-                                     ? WalkResult::interrupt()
-                                     : WalkResult::advance();
-                        })
-                        .wasInterrupted();
-  bool passesLines = func.walk([](tile::ScatterOp op) {
-                           return op.getBuffer().getDefiningOp<tile::SharedOp>()
-                                      ? WalkResult::interrupt()
-                                      : WalkResult::advance();
-                         })
-                         .wasInterrupted();
-  if (readsApart && !passesLines && !ctasPerSm && !packed && cluster == 1 &&
-      !func.getOps<tile::SharedOp>().empty())
-    ctasPerSm = std::max(1u, metThreads / (threads * programs));
-}
-
-LogicalResult GpuLowering::tileLayout(tile::FuncOp func) {
-  TileSizes tiles = tileSizes(func);
-  if (tiles.odd)
-    return tiles.odd->emitOpError(
-        "has no lowering for GPUs: tiles have rank 1");
-  width = tiles.bytes ? kAccessBytes / tiles.bytes : 4;
-  if (auto wanted = func->getAttrOfType<IntegerAttr>("tile.width"))
-    width =
-        std::clamp<unsigned>(llvm::bit_floor(uint64_t(wanted.getInt())), 1, 16);
-  for (int64_t size : tiles.sizes)
-    width = accessWidth(width, size);
-  // A row is held in registers: some accesses a thread. Else one access a
-  // thread.
-  bool reduces = false;
-  func.walk([&](vector::ReductionOp op) {
-    // (Not where mathematics asks whether any lane is unusual.)
-    reduces |= !op.getSourceVectorType().getElementType().isInteger(1);
-  });
-  bool scans = has<tile::ScanOp>(func);
-  reduces |= scans;
-  // A row of so many elements a thread would fill the registers as f32.
-  constexpr int64_t manyElements = 64;
-  threads =
-      reduces && tiles.bytes == 2 ? kMostBlockThreads / 2 : kMostBlockThreads;
-  if (auto wanted = func->getAttrOfType<IntegerAttr>("tile.threads"))
-    threads = std::clamp<unsigned>(wanted.getInt(), kWarp, kMostBlockThreads);
-  else if (reduces)
-    threads = threadsOfRow(threads, tiles.largest(), width);
-  // Whole warps, of any number: of 320 threads 160 are five, of 160 two are.
-  threads = threads / kWarp * kWarp;
-  for (int64_t size : tiles.sizes)
-    threads = threadsThatDivide(threads, size, width);
-  // (Named barriers for several warps each measured 20 % slower.)
-  programs = threads == kWarp ? kLeastBlock / kWarp : 1;
-  if (failed(clusterLayout(func)))
-    return failure();
-  packed =
-      reduces && tiles.bytes == 2 && tiles.largest() / threads >= manyElements;
-  boundCtas(func, scans);
-  for (int64_t size : tiles.sizes)
-    if (size % (int64_t(threads) * width))
-      return func.emitOpError("has a tile of ")
-             << size << " elements, which does not spread over threads with "
-             << width << " elements each: take a multiple of " << kWarp * width;
-  return success();
-}
-
-LogicalResult GpuLowering::layout(tile::FuncOp func) {
-  for (auto op : func.getOps<tile::MatmulOp>())
-    return matmulLayout(op);
-  for (auto op : func.getOps<tile::AttentionOp>())
-    return attentionLayout(op);
-  for (auto op : func.getOps<tile::PagedAttentionOp>())
-    return pagedAttentionLayout(op);
-  for (auto op : func.getOps<tile::PackedMatmulOp>())
-    return packedMatmulLayout(op);
-  for (auto op : func.getOps<tile::RecurrenceOp>())
-    return recurrenceLayout(op);
-  if (auto wanted = func->getAttrOfType<IntegerAttr>("tile.threads");
-      wanted && wanted.getInt() == 1)
-    return threadLayout(func);
-  return tileLayout(func);
-}
+//===-- Tiles -------------------------------------------------------------===//
 
 llvm::SmallVector<llvm::Type *, 1> GpuLowering::partTypes(Type type) {
   auto vector = dyn_cast<VectorType>(type);
@@ -410,13 +196,10 @@ LogicalResult GpuLowering::function(tile::FuncOp func) {
       llvm::Function::ExternalLinkage, func.getName(), module);
   fn->setCallingConv(llvm::CallingConv::PTX_Kernel);
   fn->addFnAttr("nvvm.reqntid", std::to_string(shape.threads));
-  if (packed) // two blocks an SM
-    fn->addFnAttr("nvvm.minctasm", std::to_string(1024 / (threads * programs)));
-  if (shape.ctasPerSm)
-    fn->addFnAttr("nvvm.minctasm", std::to_string(shape.ctasPerSm));
-  // Without it the assembler ignores that warpgroups exchange registers.
-  if (ctasPerSm)
-    fn->addFnAttr("nvvm.minctasm", std::to_string(ctasPerSm));
+  // Without it the assembler aims at more CTAs and spills words, and ignores
+  // that warpgroups exchange registers.
+  if (unsigned ctas = ctasPerSm ? ctasPerSm : shape.ctasPerSm)
+    fn->addFnAttr("nvvm.minctasm", std::to_string(ctas));
   if (cluster > 1)
     fn->addFnAttr("nvvm.cluster_dim", std::to_string(cluster) + ",1,1");
   // 2^x without care for denormal results takes one instruction instead of
@@ -471,11 +254,11 @@ LogicalResult GpuLowering::function(tile::FuncOp func) {
   programId = b.CreateZExt(special(llvm::Intrinsic::nvvm_read_ptx_sreg_ctaid_x),
                            b.getInt64Ty());
   llvm::BasicBlock *exit = nullptr;
-  auto grid = func->getAttrOfType<IntegerAttr>("tile.grid");
   if (programs > 1 && threads == 1) {
     group = threadOfBlock;
     // Of a grid that 32 bits count, so that divisions are of 32 bits too.
-    bool isSmall = grid && grid.getInt() <= std::numeric_limits<int32_t>::max();
+    bool isSmall =
+        wanted.grid && wanted.grid <= std::numeric_limits<int32_t>::max();
     llvm::Type *type = isSmall ? b.getInt32Ty() : b.getInt64Ty();
     llvm::Value *first =
         b.CreateMul(b.CreateTrunc(programId, type),
@@ -500,7 +283,7 @@ LogicalResult GpuLowering::function(tile::FuncOp func) {
   if (failed(rotateRow(func)) || failed(block(func.getBody().front())))
     return failure();
   // A block's shared memory stays until the others have read it.
-  if (func->hasAttr("tile.cluster") && cluster > 1)
+  if (wanted.clusterSize && cluster > 1)
     clusterBarrier();
   b.CreateRetVoid();
   if (exit) {

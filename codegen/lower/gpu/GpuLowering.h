@@ -16,6 +16,7 @@
 #include "codegen/lower/common/TileLowering.h"
 #include "ir/tile/BlockOps.h"
 #include "ir/tile/GridOps.h"
+#include "ir/tile/LaunchAttributes.h"
 #include "ir/tile/PackedOps.h"
 #include "ir/tile/PagedOps.h"
 #include "ir/tile/RecurrenceOps.h"
@@ -47,7 +48,7 @@ private:
   /// f32 of bf16, two words' worth of elements at a time.
   llvm::Value *unpack(llvm::Value *halves);
 
-  //===-- Layout (GpuLowering.cpp) ----------------------------------------===//
+  //===-- Layout (TileLayout.cpp) -----------------------------------------===//
   /// Chooses `width`, `threads` and `programs` for the function's tiles.
   mlir::LogicalResult layout(tile::FuncOp func);
   /// The same of programs that are one thread each.
@@ -55,7 +56,8 @@ private:
   /// The same of programs whose tiles are spread over threads.
   mlir::LogicalResult tileLayout(tile::FuncOp func);
   mlir::LogicalResult clusterLayout(tile::FuncOp func);
-  void boundCtas(tile::FuncOp func, bool scans);
+  /// Sets `ctasPerSm`: the schedule's, or a default.
+  void boundCtas(tile::FuncOp func);
   /// Number of this thread's first element in a part, i64.
   llvm::Value *firstElement(unsigned part);
   /// Numbers of this thread's elements in a part, <width x i64>.
@@ -224,7 +226,8 @@ private:
                                            llvm::Value *row,
                                            llvm::Value *column);
 
-  //===-- Packed integers (nvidia/sm80/PackedMatmul.cpp) -------------------===//
+  //===-- Packed integers (nvidia/sm80/PackedMatmul.cpp)
+  //-------------------===//
   mlir::LogicalResult packedMatmulLayout(tile::PackedMatmulOp op);
   mlir::LogicalResult packedMatmul(tile::PackedMatmulOp op);
 
@@ -247,14 +250,15 @@ private:
   friend class PagedAttentionLowering;
   friend class KernelRecipe; // nvidia/common/Recipes.h
 
-  GpuEntry shape; // what a launch needs to know
+  tile::LaunchAttributes wanted; // by the schedule
+  GpuEntry shape;                // what a launch needs to know
   /// Where lane 0 of a rotated tile is read: so many elements (i32) before the
   /// row, at a multiple of 16 bytes. Null: tiles start with their row.
   llvm::Value *rotation = nullptr;
   int64_t rotatedValid = 0;             // elements of that row
   unsigned maps = 0;                    // TMA descriptors: the last parameters
   unsigned cluster = 1;                 // blocks that share shared memory
-  unsigned ctasPerSm = 0;               // blocks of an SM, where given
+  unsigned ctasPerSm = 0;               // of a block's registers; 0: no bound
   llvm::Value *threadOfBlock = nullptr; // i64, also where tiles are a thread's
   unsigned width = 4;                   // lanes of a part: one 16-byte access
   unsigned threads = 0;          // of a program; 1: tiles are a thread's own

@@ -84,7 +84,7 @@ std::optional<ConvWindow> analyseConv(ts::KernelOp kernel) {
   };
   if (!flat && w.width.isConstant(1) && w.kw == 1 && w.spreadW == 1 &&
       zeroBorder(w.lowW, w.highW)) {
-    w.turned = true;
+    w.rowsAsColumns = true;
     std::swap(w.height, w.width);
     std::swap(w.outHeight, w.outWidth);
     std::swap(w.kh, w.kw);
@@ -222,7 +222,7 @@ LogicalResult storeConvPixel(ElementEmitter &e, const ConvWindow &w,
   coord.lanes = lanes;
   coord.valid = valid;
   coord.dims.push_back({image});
-  if (w.turned)
+  if (w.rowsAsColumns)
     std::swap(row, column);
   if (w.spatial == 2)
     coord.dims.push_back({row});

@@ -24,7 +24,8 @@ struct ConvWindow {
   /// Columns of the panels that the filter is read in, of one that the program
   /// packs; 0: it is a constant, or lies as its type says.
   int64_t panel = 0;
-  bool turned = false; ///< one column: its rows are taken for the columns
+  bool rowsAsColumns =
+      false; ///< one column: its rows are taken for the columns
   ts::Dim images, height, width, channels, features, outHeight, outWidth;
   int64_t kh = 1, kw = 1, sh = 1, sw = 1, dh = 1, dw = 1;
   /// Input dilation, a transposed convolution's stride: the window sees the

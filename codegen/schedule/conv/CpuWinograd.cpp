@@ -40,8 +40,9 @@ constexpr int64_t kMoreRows = 12;
 
 bool takesWinograd(const ConvWindow &w) {
   return w.isConstant && w.kh == 3 && w.kw == 3 && w.sh == 1 && w.sw == 1 &&
-         w.dh == 1 && w.dw == 1 && !w.spreads() && w.groups == 1 && !w.turned &&
-         w.spatial == 2 && ts::elementTypeOf(w.input).isF32();
+         w.dh == 1 && w.dw == 1 && !w.spreads() && w.groups == 1 &&
+         !w.rowsAsColumns && w.spatial == 2 &&
+         ts::elementTypeOf(w.input).isF32();
 }
 
 /// Where a program's scratch lies, in elements unless said otherwise.

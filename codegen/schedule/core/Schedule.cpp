@@ -2,6 +2,7 @@
 #include "codegen/schedule/core/ElementEmitter.h"
 #include "codegen/schedule/core/Schedules.h"
 #include "ir/config/LaunchConfig.h"
+#include "ir/tile/LaunchAttributes.h"
 
 using namespace mlir;
 
@@ -145,19 +146,14 @@ buildTileProgram(OpBuilder &builder, ts::KernelOp kernel,
                          target);
   builder.setInsertionPointToEnd(&function.getBody().front());
   auto launch = config::LaunchConfig::of(schedule.parameters);
-  if (launch.threads) {
-    function->setAttr("tile.threads",
-                      builder.getI64IntegerAttr(launch.threads));
-    // What counts the grid is then divided by each thread.
-    if (std::optional<int64_t> grid = schedule.grid.asConstant();
-        grid && launch.threads == 1)
-      function->setAttr("tile.grid", builder.getI64IntegerAttr(*grid));
-  }
-  if (launch.access)
-    function->setAttr("tile.width", builder.getI64IntegerAttr(launch.access));
-  if (launch.clusterSize)
-    function->setAttr("tile.cluster",
-                      builder.getI64IntegerAttr(launch.clusterSize));
+  tile::LaunchAttributes attributes = {.threads = launch.threads,
+                                       .access = launch.access,
+                                       .clusterSize = launch.clusterSize,
+                                       .ctasPerSm = launch.ctasPerSm};
+  // What counts the grid is divided by each thread.
+  if (launch.threads == 1)
+    attributes.grid = schedule.grid.asConstant().value_or(0);
+  attributes.set(function);
   BuildContext context{emitter, kernel, schedule, target};
   if (failed(row->build(context))) {
     function.erase();

@@ -6,10 +6,9 @@
 
 namespace knapper {
 
-/// Where programs of one line each are: the dims but `axis`, whose index is
-/// left out.
-Coord lineOfProgram(ElementEmitter &e, llvm::ArrayRef<ts::Dim> dims,
-                    unsigned axis);
+/// Where programs of one line each are: the index of the sorted dim is left
+/// out.
+Coord lineOfProgram(ElementEmitter &e, ts::TopKOp op);
 
 /// Scratch bytes of `buildRadixSort`.
 ts::Dim radixSortScratch(ts::Dim length);

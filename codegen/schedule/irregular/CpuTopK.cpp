@@ -373,8 +373,7 @@ LogicalResult buildCpuTopK(BuildContext &context) {
     if (value != op.getValues() && value != op.getIndices())
       return context.kernel.emitOpError(
           "stores something else than the sort's results");
-  Coord line =
-      lineOfProgram(context.emitter, ts::dimsOf(op.getInput()), op.getDim());
+  Coord line = lineOfProgram(context.emitter, op);
   return TopKCpu(context, op, config->lanes).build(line);
 }
 

@@ -32,8 +32,8 @@ struct BitonicSort : GpuSorter {
   /// Where a word lies: eight neighbours of each of 16 threads in 16 pairs of
   /// banks.
   Value placeOf(Value i) {
-    Value turned = both(shiftRight(i, 4), number(15));
-    return toIndices(arith::XOrIOp::create(b, loc, i, turned));
+    Value rotated = both(shiftRight(i, 4), number(15));
+    return toIndices(arith::XOrIOp::create(b, loc, i, rotated));
   }
   Words read(Value i) {
     Value at = placeOf(i);

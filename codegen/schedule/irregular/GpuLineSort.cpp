@@ -13,6 +13,7 @@
 //
 // Parameters: lanes (lines of a CTA), threads, access, staged.
 #include "codegen/schedule/irregular/GpuSorter.h"
+#include "ir/config/DeviceLimits.h"
 #include "ir/tile/BlockOps.h"
 
 using namespace mlir;
@@ -426,7 +427,7 @@ LogicalResult chooseGpuLineSort(ts::KernelOp kernel, const TargetDesc &target,
       number && *number < ctas * target.cores * config.lanes)
     config.lanes = fewLanes;
   // Elements that one access of a thread would hold lie close enough.
-  constexpr int64_t access = 8, mostShared = 48 << 10;
+  constexpr int64_t access = 8, mostShared = config::kStaticSharedBytes;
   bool places = needsPlaces(kernel, op);
   int64_t held = LineSort::pitchOf(*n) * bytes +
                  (places && *k > 1 ? LineSort::pitchOf(*k) : 0);

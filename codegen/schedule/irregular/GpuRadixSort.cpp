@@ -5,7 +5,7 @@
 // A program counts the values of a tile, looks back at the tiles before it,
 // then places its words (tile.radix_pass).
 //
-// Parameters: threads, items (words of a thread).
+// Parameters: threads, items (words of a thread), ctas_per_sm.
 #include "codegen/schedule/irregular/GpuSorter.h"
 #include "ir/tile/GridOps.h"
 
@@ -36,7 +36,10 @@ LogicalResult chooseGpuRadixSort(ts::KernelOp kernel, const TargetDesc &target,
     return kernel.emitOpError("sorts by a digit and is not lines of words");
   config::RadixSortGpuConfig config;
   config.threads = kValues;
-  config.items = 12; // more need registers that three CTAs of an SM lack
+  // What a program waits for others do in the meantime: three CTAs, whose
+  // threads have registers for so many words.
+  config.ctasPerSm = 3;
+  config.items = 12;
   // Smaller tiles, as long as an SM has none.
   constexpr int64_t leastItems = 4;
   auto tiles = [&] {

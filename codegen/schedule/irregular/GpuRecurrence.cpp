@@ -42,8 +42,8 @@ int64_t runOf(int64_t units) { return units % 4 ? 1 : 4; }
 struct Cell {
   int64_t units = 0, products = 0, states = 0, inputs = 0;
   int64_t multiplied = 0; ///< states that products read
-  int64_t rows = 0;    ///< of the batch
-  bool narrow = false; ///< all weights are of one type of 16 bits
+  int64_t rows = 0;       ///< of the batch
+  bool narrow = false;    ///< all weights are of one type of 16 bits
 };
 
 /// What a step needs of the sequences and weights besides the products: values
@@ -67,7 +67,6 @@ SmallVector<Value> inputsOf(ts::RecurrenceOp op) {
 /// Cycles of a step; nothing where registers do not hold the weights.
 std::optional<double> cyclesOf(const Cell &cell, const config::Limits &limits,
                                RecurrenceGpuConfig &config) {
-  constexpr int64_t registerFile = 65536;
   // Addresses, the cell's own values, what the assembler adds.
   constexpr int64_t otherRegisters = 62, unpackRegisters = 20;
   constexpr int64_t mostRegisters = 224, mostPacked = 200;
@@ -86,9 +85,10 @@ std::optional<double> cyclesOf(const Cell &cell, const config::Limits &limits,
                    ? weights / 2 + 3 * run * config.rows + unpackRegisters
                    : weights + 2 * run;
   // (Registers are given out to four warps together.)
-  int64_t most = std::min(
-      config.packed ? mostPacked : mostRegisters,
-      registerFile / int64_t(llvm::alignTo(config.threads, 128)) / 8 * 8);
+  int64_t most =
+      std::min(config.packed ? mostPacked : mostRegisters,
+               limits.registersPerSm /
+                   int64_t(llvm::alignTo(config.threads, 128)) / 8 * 8);
   if (registers > most)
     return std::nullopt;
   // Per SM: 128 FMAs a cycle, 32 words of shared memory or of shuffles.

@@ -21,6 +21,9 @@ namespace {
 /// Bytes that a launch's state may have at most: it is zeroed by a copy.
 constexpr int64_t kMostState = 4 << 20;
 
+/// Threads of an SM whose elements have an index each: up to 256 registers.
+constexpr int64_t kRegisterThreads = 256;
+
 /// Programs of a cluster that share out `steps` of each of `programs` others,
 /// so that all SMs have work; `least` steps each.
 int64_t clusterSizeOf(const TargetDesc &target, Dim programs, int64_t steps,
@@ -103,6 +106,7 @@ bool lookBackInstead(Schedule &schedule, config::ScanGpuConfig &config,
     return false;
   schedule.state = (kHeadWords + lines * words) * bytes;
   config.form = ScanForm::lookBack;
+  config.ctasPerSm = 0;
   config.lanes = threads * each;
   config.threads = threads;
   schedule.grid = one * (lines * tiles());
@@ -112,8 +116,9 @@ bool lookBackInstead(Schedule &schedule, config::ScanGpuConfig &config,
 /// Seconds of a look-back of few lines beside each other: reads are of whole
 /// sectors, stores are not.
 double narrowSeconds(const TargetDesc &target, const Traffic &traffic) {
-  constexpr double startSeconds = 6e-6, more = 1.4;
-  return traffic.bytes() / target.copyBandwidth * more + startSeconds;
+  constexpr double start = 6, more = 1.4; // times memory's answer
+  return traffic.bytes() / target.copyBandwidth * more +
+         start * target.readSeconds;
 }
 
 /// Makes a schedule one whose programs have all of `columns` lines.
@@ -138,7 +143,8 @@ bool narrowInstead(Schedule &schedule, config::ScanGpuConfig &config,
             .lanes = threads,
             .threads = threads,
             .steps = steps,
-            .access = 1};
+            .access = 1,
+            .ctasPerSm = kRegisterThreads / threads};
   schedule.grid = one * (around * tiles());
   return true;
 }
@@ -174,11 +180,199 @@ bool wholeLinesInstead(Schedule &schedule, config::ScanGpuConfig &config,
             .threads = threads,
             .steps = steps,
             .access = 1,
-            .tiles = tiles};
+            .tiles = tiles,
+            .ctasPerSm = std::max<int64_t>(1, threadsOfCore / threads)};
   schedule.state = 0;
   schedule.grid = before.ceilDiv(before.like(tiles));
   return true;
 }
+
+constexpr int64_t kWarp = 32, kAccess = 16;
+/// Warps of programs of columns that an SM holds.
+constexpr int64_t kHeldWarps = 16;
+/// Lines beside each other, of which there are few below this.
+constexpr int64_t kFewLines = 64;
+
+/// Elements that a thread reads at once: as wide as memory holds the widest.
+int64_t accessOf(ts::KernelOp kernel) {
+  int64_t bytes = 1;
+  auto see = [&](Value value) {
+    bytes = std::max(bytes, ts::elementBytes(ts::elementTypeOf(value)));
+  };
+  llvm::for_each(kernel.getBody().getArguments(), see);
+  llvm::for_each(kernel.getResults(), see);
+  return kAccess / std::min(bytes, kAccess);
+}
+
+/// Chooses the form of one scan.
+class ScanChoice {
+public:
+  ScanChoice(ts::KernelOp kernel, ts::ScanOp op, const TargetDesc &target)
+      : op(op), target(target), width(accessOf(kernel)),
+        dims(ts::dimsOf(op.getInput())),
+        one(Dim::constant(kernel.getContext(), 1)), others(one), inner(one),
+        length(dims[op.getDim()]), number(length.asConstant()) {
+    for (auto [i, dim] : llvm::enumerate(dims)) {
+      others = i == op.getDim() ? others : others * dim;
+      inner = i > op.getDim() ? inner * dim : inner;
+    }
+    strided = !inner.isConstant(1);
+    if (std::optional<int64_t> lines = others.asConstant();
+        lines && number && *lines > 0 && *number > 0)
+      traffic = {*lines, *number,
+                 ts::elementBytes(ts::elementTypeOf(op.getInput())) +
+                     ts::elementBytes(ts::elementTypeOf(kernel.getResult(0)))};
+    schedule.kind = "gpu_scan";
+    schedule.grain = one;
+    schedule.scratch = one * 0;
+  }
+
+  Schedule choose() {
+    if (op.getDim() + 1 < dims.size() &&
+        representative(dims.back()) >= kFewLines)
+      chooseColumns();
+    else if (inner.isConstant(1) && number &&
+             paddedLength() <= kWarp * width / 2)
+      chooseShortRows();
+    else
+      chooseRows();
+    schedule.parameters = config::print(config);
+    schedule.grid = schedule.grid * config.clusterSize;
+    return std::move(schedule);
+  }
+
+private:
+  int64_t paddedLength() const {
+    return llvm::PowerOf2Ceil(std::max<int64_t>(*number, 1));
+  }
+
+  /// A program has an element of each of many lines beside each other.
+  void chooseColumns() {
+    config.form = ScanForm::columns;
+    int64_t lanes = 64 * width;
+    while (lanes > kWarp * 4 && lanes / 2 >= representative(dims.back()))
+      lanes /= 2;
+    schedule.grid = one;
+    for (auto [i, dim] : llvm::enumerate(dims))
+      if (i != op.getDim())
+        schedule.grid = schedule.grid *
+                        (i + 1 == dims.size() ? dim.ceilDiv(one * lanes) : dim);
+    constexpr int64_t leastSteps = 32;
+    config.clusterSize =
+        clusterSizeOf(target, schedule.grid, number.value_or(1), leastSteps);
+    config.lanes = lanes;
+    if (traffic &&
+        lookBackSeconds(target, *traffic, strided) <
+            walkSeconds(target, *traffic, *schedule.grid.asConstant(),
+                        config.clusterSize, traffic->length, stepSeconds,
+                        kHeldWarps) &&
+        lookBackInstead(schedule, config, op, *traffic, width, strided, target))
+      config.clusterSize = 1;
+  }
+
+  /// A tile has several lines, each padded to a power of two.
+  void chooseShortRows() {
+    config.form = ScanForm::shortRows;
+    constexpr int64_t threads = 128;
+    int64_t row = paddedLength();
+    config.lanes = threads * width;
+    config.threads = threads;
+    config.rowLength = row;
+    schedule.grid = others.ceilDiv(one * (threads * width / row));
+  }
+
+  /// A program walks over the tiles of a line, unless another form takes less
+  /// time.
+  void chooseRows() {
+    config.form = ScanForm::row;
+    // A thread has at most four accesses, or 32 elements; bytes take a register
+    // each.
+    constexpr int64_t mostThreads = 512, mostElements = 32;
+    int64_t each = width == kAccess ? width : std::min(width * 4, mostElements);
+    int64_t lanes = 128;
+    while (lanes < mostThreads * each && lanes < representative(length))
+      lanes *= 2;
+    config.threads = std::max(kWarp, lanes / each);
+    // (Of the largest alone: others are bound by their number.)
+    if (config.threads == mostThreads)
+      config.ctasPerSm = 2;
+    int64_t tiles = llvm::divideCeil(number.value_or(1), lanes);
+    config.clusterSize = clusterSizeOf(target, others, tiles, 2);
+    config.lanes = lanes;
+    schedule.grid = others;
+    double seconds = linesInstead(tiles);
+    if (traffic && traffic->length > lanes &&
+        lookBackSeconds(target, *traffic, strided) < seconds &&
+        lookBackInstead(schedule, config, op, *traffic, width, strided,
+                        target)) {
+      config.clusterSize = 1;
+      seconds = lookBackSeconds(target, *traffic, strided);
+    }
+    std::optional<int64_t> columns = inner.asConstant();
+    if (!strided || !columns || *columns >= kFewLines)
+      return;
+    if (traffic && narrowSeconds(target, *traffic) < seconds &&
+        narrowInstead(schedule, config, op, *traffic, *columns, target))
+      config.clusterSize = 1;
+    // (Few lines of one tile have a program each at once.)
+    Dim before = one;
+    for (Dim dim : ArrayRef<Dim>(dims).take_front(op.getDim()))
+      before = before * dim;
+    if (number &&
+        !(config.form == ScanForm::row && *number <= config.lanes &&
+          representative(others) <= 2 * int64_t(target.cores)) &&
+        wholeLinesInstead(schedule, config, before, *number, *columns, target))
+      config.clusterSize = 1;
+  }
+
+  /// Gives each thread a line of its own where lines lie apart and that takes
+  /// less time than `tiles` one after the other. Returns the seconds that the
+  /// form takes; 0 where sizes are not known.
+  double linesInstead(int64_t tiles) {
+    constexpr int64_t threads = 128, held = 2;
+    // Of sizes not known yet: a tile of a short line is mostly empty.
+    bool apart = strided && representative(length) <= threads;
+    double seconds = 0;
+    if (traffic) {
+      // An access of each element that lies apart.
+      constexpr double whole = 2, apartOfElement = 3.8e-3; // of memory's answer
+      double tileSeconds =
+          (strided ? std::max(whole, double(config.lanes) * apartOfElement)
+                   : whole) *
+          target.readSeconds;
+      seconds = walkSeconds(target, *traffic, traffic->lines,
+                            config.clusterSize, tiles, tileSeconds, held);
+      double apartSeconds = walkSeconds(
+          target, *traffic, llvm::divideCeil(traffic->lines, threads), 1,
+          traffic->length, stepSeconds, kHeldWarps * kWarp / threads);
+      apart = strided && apartSeconds < seconds;
+      seconds = apart ? apartSeconds : seconds;
+    }
+    if (apart) {
+      config.form = ScanForm::lines;
+      config.lanes = config.threads = threads;
+      config.access = 1; // neighbouring threads have neighbouring lines
+      config.ctasPerSm = 0;
+      schedule.grid = others.ceilDiv(one * threads);
+      config.clusterSize = 1;
+    }
+    return seconds;
+  }
+
+  ts::ScanOp op;
+  const TargetDesc &target;
+  int64_t width; ///< elements of an access
+  SmallVector<Dim> dims;
+  Dim one, others, inner; ///< lines, and lines beside each other
+  Dim length;
+  std::optional<int64_t> number; ///< the length, if known
+  bool strided = false;
+  std::optional<Traffic> traffic; ///< if sizes are known
+  /// Of a step of columns: eight answer together.
+  double stepSeconds = target.readSeconds / 8;
+  Schedule schedule;
+  config::ScanGpuConfig config;
+};
 
 } // namespace
 
@@ -188,138 +382,7 @@ LogicalResult chooseGpuScan(ts::KernelOp kernel, const TargetDesc &target,
   ts::ScanOp op = scanIn(kernel);
   if (!op)
     return kernel.emitOpError("has hero scan and none inside");
-  SmallVector<Dim> dims = ts::dimsOf(op.getInput());
-  Dim one = Dim::constant(kernel.getContext(), 1), others = one, inner = one;
-  for (auto [i, dim] : llvm::enumerate(dims)) {
-    others = i == op.getDim() ? others : others * dim;
-    inner = i > op.getDim() ? inner * dim : inner;
-  }
-  int64_t bytes = 1; // of the widest element that lies in memory
-  auto see = [&](Value value) {
-    bytes = std::max(bytes, ts::elementBytes(ts::elementTypeOf(value)));
-  };
-  llvm::for_each(kernel.getBody().getArguments(), see);
-  llvm::for_each(kernel.getResults(), see);
-  constexpr int64_t access = 16, warp = 32;
-  int64_t width = access / std::min(bytes, access);
-  Dim length = dims[op.getDim()];
-  std::optional<int64_t> number = length.asConstant();
-
-  Schedule schedule;
-  schedule.kind = "gpu_scan";
-  schedule.grain = one;
-  schedule.scratch = one * 0;
-  config::ScanGpuConfig config;
-  int64_t &clusterSize = config.clusterSize;
-  bool strided = !inner.isConstant(1);
-  // Of columns eight answer together.
-  double stepSeconds = target.readSeconds / 8;
-  constexpr int64_t heldWarps = 16;
-  std::optional<Traffic> traffic;
-  if (std::optional<int64_t> lines = others.asConstant();
-      lines && number && *lines > 0 && *number > 0)
-    traffic = {*lines, *number,
-               ts::elementBytes(ts::elementTypeOf(op.getInput())) +
-                   ts::elementBytes(ts::elementTypeOf(kernel.getResult(0)))};
-  constexpr int64_t fewLines = 64; // beside each other
-  if (op.getDim() + 1 < dims.size() &&
-      representative(dims.back()) >= fewLines) {
-    config.form = ScanForm::columns;
-    int64_t lanes = 64 * width;
-    while (lanes > warp * 4 && lanes / 2 >= representative(dims.back()))
-      lanes /= 2;
-    schedule.grid = one;
-    for (auto [i, dim] : llvm::enumerate(dims))
-      if (i != op.getDim())
-        schedule.grid = schedule.grid *
-                        (i + 1 == dims.size() ? dim.ceilDiv(one * lanes) : dim);
-    constexpr int64_t leastSteps = 32;
-    clusterSize =
-        clusterSizeOf(target, schedule.grid, number.value_or(1), leastSteps);
-    config.lanes = lanes;
-    if (traffic &&
-        lookBackSeconds(target, *traffic, strided) <
-            walkSeconds(target, *traffic, *schedule.grid.asConstant(),
-                        clusterSize, traffic->length, stepSeconds, heldWarps) &&
-        lookBackInstead(schedule, config, op, *traffic, width, strided, target))
-      clusterSize = 1;
-  } else if (inner.isConstant(1) && number &&
-             llvm::PowerOf2Ceil(std::max<int64_t>(*number, 1)) <=
-                 uint64_t(warp * width / 2)) {
-    config.form = ScanForm::shortRows;
-    constexpr int64_t threads = 128;
-    int64_t row = llvm::PowerOf2Ceil(std::max<int64_t>(*number, 1));
-    config.lanes = threads * width;
-    config.threads = threads;
-    config.rowLength = row;
-    schedule.grid = others.ceilDiv(one * (threads * width / row));
-  } else {
-    config.form = ScanForm::row;
-    // A thread has at most four accesses, or 32 elements; bytes take a register
-    // each.
-    constexpr int64_t mostThreads = 512, mostElements = 32;
-    int64_t each = width == access ? width : std::min(width * 4, mostElements);
-    int64_t lanes = 128;
-    while (lanes < mostThreads * each && lanes < representative(length))
-      lanes *= 2;
-    config.threads = std::max(warp, lanes / each);
-    int64_t tiles = llvm::divideCeil(number.value_or(1), lanes);
-    clusterSize = clusterSizeOf(target, others, tiles, 2);
-    config.lanes = lanes;
-    schedule.grid = others;
-    // An access of each element that lies apart.
-    constexpr double apartOfElement = 3.8e-9;
-    double wholeSeconds = 2 * target.readSeconds;
-    double tileSeconds =
-        strided ? std::max(wholeSeconds, double(lanes) * apartOfElement)
-                : wholeSeconds;
-    constexpr int64_t held = 2;
-    double seconds = 0;
-    constexpr int64_t threads = 128;
-    // Of sizes not known yet: a tile of a short line is mostly empty.
-    bool apart = strided && representative(length) <= threads;
-    if (traffic) {
-      seconds = walkSeconds(target, *traffic, traffic->lines, clusterSize,
-                            tiles, tileSeconds, held);
-      double apartSeconds = walkSeconds(
-          target, *traffic, llvm::divideCeil(traffic->lines, threads), 1,
-          traffic->length, stepSeconds, heldWarps * warp / threads);
-      apart = strided && apartSeconds < seconds;
-      seconds = apart ? apartSeconds : seconds;
-    }
-    if (apart) {
-      config.form = ScanForm::lines;
-      config.lanes = config.threads = threads;
-      config.access = 1; // neighbouring threads have neighbouring lines
-      schedule.grid = others.ceilDiv(one * threads);
-      clusterSize = 1;
-    }
-    if (traffic && traffic->length > lanes &&
-        lookBackSeconds(target, *traffic, strided) < seconds &&
-        lookBackInstead(schedule, config, op, *traffic, width, strided,
-                        target)) {
-      clusterSize = 1;
-      seconds = lookBackSeconds(target, *traffic, strided);
-    }
-    if (std::optional<int64_t> columns = inner.asConstant();
-        traffic && strided && columns && *columns < fewLines &&
-        narrowSeconds(target, *traffic) < seconds &&
-        narrowInstead(schedule, config, op, *traffic, *columns, target))
-      clusterSize = 1;
-    // (Few lines of one tile have a program each at once.)
-    Dim before = one;
-    for (Dim dim : ArrayRef<Dim>(dims).take_front(op.getDim()))
-      before = before * dim;
-    if (std::optional<int64_t> columns = inner.asConstant();
-        strided && number && columns && *columns < fewLines &&
-        !(config.form == ScanForm::row && *number <= config.lanes &&
-          representative(others) <= 2 * int64_t(target.cores)) &&
-        wholeLinesInstead(schedule, config, before, *number, *columns, target))
-      clusterSize = 1;
-  }
-  schedule.parameters = config::print(config);
-  schedule.grid = schedule.grid * clusterSize;
-  schedules.push_back(std::move(schedule));
+  schedules.push_back(ScanChoice(kernel, op, target).choose());
   return success();
 }
 

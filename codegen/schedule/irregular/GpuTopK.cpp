@@ -84,8 +84,11 @@ LogicalResult chooseGpuTopK(ts::KernelOp kernel, const TargetDesc &target,
            *programs * clusterSize < target.programsForAll() &&
            *elements >= 2 * clusterSize * lanes * tiles)
       clusterSize *= 2;
+  // CTAs that wait for their lists have others beside them.
+  constexpr int64_t leastCtas = 2, threadsOfSm = 640;
+  int64_t ctasPerSm = std::max(leastCtas, threadsOfSm / threads);
   schedule.parameters = config::print(config::TopKGpuConfig{
-      {lanes, threads, width}, tiles, places, clusterSize});
+      {lanes, threads, width}, tiles, places, clusterSize, ctasPerSm});
   schedule.grid = lines * clusterSize;
   schedule.grain = one;
   schedule.scratch = one * 0;

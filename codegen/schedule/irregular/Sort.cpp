@@ -514,17 +514,12 @@ LogicalResult CpuMergeSort::finish(const Coord &line, Value source) {
 
 } // namespace
 
-Coord lineOfProgram(ElementEmitter &e, ArrayRef<Dim> dims, unsigned axis) {
-  SmallVector<Dim> around;
-  for (auto [i, dim] : llvm::enumerate(dims))
-    if (i != axis)
-      around.push_back(dim);
+Coord lineOfProgram(ElementEmitter &e, ts::TopKOp op) {
   Value id = tile::ProgramIdOp::create(e.builder, e.location);
-  SmallVector<Value> outer = e.delinearize(id, around);
   Coord line;
-  unsigned next = 0;
-  for (size_t i = 0; i < dims.size(); ++i)
-    line.dims.push_back({i == axis ? Value() : outer[next++]});
+  for (Value index : e.delinearize(id, aroundOf(op)))
+    line.dims.push_back({index});
+  line.dims.insert(line.dims.begin() + op.getDim(), LaneIndex());
   return line;
 }
 
@@ -540,8 +535,7 @@ LogicalResult buildSort(BuildContext &context) {
   if (config->lanes)
     return buildRanks(context, config->lanes);
   ts::TopKOp op = sortIn(context.kernel);
-  Coord line =
-      lineOfProgram(context.emitter, ts::dimsOf(op.getInput()), op.getDim());
+  Coord line = lineOfProgram(context.emitter, op);
   for (Value value : context.kernel.yield().getValues())
     if (value != op.getValues() && value != op.getIndices())
       return context.kernel.emitOpError(

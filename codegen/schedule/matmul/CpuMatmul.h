@@ -21,7 +21,7 @@ constexpr int64_t accumulatorBytes(bool inTiles) {
 /// targets with products of pairs in a gathered one.
 int64_t dotGroup(const MatmulProblem &matmul);
 
-/// Rows of a gathered panel beyond K, at most: it is turned in blocks.
+/// Rows of a gathered panel beyond K, at most: it is transposed in blocks.
 constexpr int64_t kRowsPastPanel = 16;
 
 /// Whether programs read panels of a right side that is no constant where they

@@ -101,7 +101,7 @@ LogicalResult MatmulBuilder::copyRows(Value rows) {
 }
 
 /// The same of columns that lie consecutive along K: square blocks of it are
-/// turned in registers. Rows past the last are written as well.
+/// transposed in registers. Rows past the last are written as well.
 LogicalResult MatmulBuilder::turnPanel(Value source, Value base) {
   Location loc = e.location;
   int64_t size = target.lanes(DType::f32);
@@ -119,13 +119,13 @@ LogicalResult MatmulBuilder::turnPanel(Value source, Value base) {
     Value read =
         tile::LoadRowsOp::create(b, loc, type, source, at, stride, columns,
                                  steps, b.getI64IntegerAttr(size));
-    Value turned = tile::TransposeOp::create(b, loc, type, read,
-                                             b.getI64IntegerAttr(size));
+    Value transposed = tile::TransposeOp::create(b, loc, type, read,
+                                                 b.getI64IntegerAttr(size));
     Value to = e.add(e.mul(k, e.constant(panel)), column);
     for (int64_t r = 0; r < size; ++r) {
       Value row = vector::ExtractStridedSliceOp::create(
-          b, loc, turned, ArrayRef<int64_t>{r * size}, ArrayRef<int64_t>{size},
-          ArrayRef<int64_t>{1});
+          b, loc, transposed, ArrayRef<int64_t>{r * size},
+          ArrayRef<int64_t>{size}, ArrayRef<int64_t>{1});
       tile::StoreOp::create(b, loc, row, bBuffer,
                             e.add(to, e.constant(r * panel)));
     }

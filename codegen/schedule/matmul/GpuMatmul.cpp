@@ -40,9 +40,7 @@ GpuMatmulProblem problemOf(const MatmulProblem &matmul, const Outer &outer,
   problem.m = rows;
   problem.n = representative(n);
   problem.k = representative(lhs.contract);
-  problem.sms = target.cores;
-  problem.copyBandwidth = target.copyBandwidth;
-  problem.clock = target.clock;
+  problem.machine = target;
   problem.aTransposed = !lhs.contractStride.isConstant(1);
   problem.bTransposed = !rhs.contractStride.isConstant(1);
   problem.aPitch =

@@ -76,7 +76,7 @@ constexpr double kClustersApart = 0.45, kRoundsApart = 0.14, kAheadApart = 3.55;
 
 /// What memory gives all SMs together.
 double bytesPerCycle(const GpuMatmulProblem &p, BandwidthShare share) {
-  return p.copyBandwidth * share.over / share.under / p.clock;
+  return p.machine.copyBandwidth * share.over / share.under / p.machine.clock;
 }
 
 double together(double a, double b, double power) {
@@ -145,7 +145,7 @@ int64_t groupOf(const GpuTileShape &b, const GpuMatmulProblem &problem) {
   GpuMatmulProblem p = b.swapAB ? swapAB(problem) : problem;
   int64_t rows = ceil(p.m, b.rows * b.clusterRows),
           columns = ceil(p.n, b.columns * b.clusterColumns);
-  if (p.batch * rows * columns * b.cluster() > p.sms * b.ctasPerSm)
+  if (p.batch * rows * columns * b.cluster() > p.sms() * b.ctasPerSm)
     return b.group;
   double clusters = std::max<int64_t>(1, kPart * b.ctasPerSm / b.cluster());
   int64_t best = 1;
@@ -210,7 +210,7 @@ double gatheredCycles(const GpuTileShape &b, const GpuMatmulProblem &p) {
     end +=
         meet + b.rows * b.columns * 4.0 * (b.split - 1) / b.split / peerBytes;
   double start = ramp + (b.split > 1 ? clusterRamp : 0);
-  int64_t atOnce = clustersAtOnce(b.split, p.sms) * b.split;
+  int64_t atOnce = clustersAtOnce(b.split, p.sms()) * b.split;
   int64_t waves = ceil(blocks, atOnce * b.ctasPerSm);
   double cycles = b.ctasPerSm > 1
                       ? ceil(blocks, atOnce) * depth + waves * (end + start)
@@ -245,7 +245,7 @@ double modelledCycles(const GpuTileShape &b, const GpuMatmulProblem &problem) {
   GpuMatmulProblem p = b.swapAB ? swapAB(problem) : problem;
   int64_t blocks = p.batch * ceil(p.m, b.rows * b.clusterRows) *
                    ceil(p.n, b.columns * b.clusterColumns) * b.cluster();
-  int64_t atOnce = clustersAtOnce(b.cluster(), p.sms) * b.cluster();
+  int64_t atOnce = clustersAtOnce(b.cluster(), p.sms()) * b.cluster();
   int64_t waves = ceil(blocks, atOnce * b.ctasPerSm);
 
   double copies;
@@ -255,7 +255,7 @@ double modelledCycles(const GpuTileShape &b, const GpuMatmulProblem &problem) {
              (1 + 0.03 * std::max<int64_t>(0, b.stages - 4));
   } else {
     LineCycles a = lineCycles(p.aPitch), bb = lineCycles(p.bPitch);
-    double busy = std::min(1.0, blocks / double(p.sms * b.ctasPerSm));
+    double busy = std::min(1.0, blocks / double(p.sms() * b.ctasPerSm));
     copies = together(b.aRows * a.receive + b.columns * bb.receive,
                       busy * giveCycles(b, p, waves, a, bb), kTogether);
   }
@@ -397,7 +397,7 @@ GpuTileShape chooseTileShape(const GpuMatmulProblem &problem) {
                                           : llvm::ArrayRef(copiedRows))
     for (int64_t columns : problem.staged ? llvm::ArrayRef(stagedColumns)
                                           : llvm::ArrayRef(copiedColumns))
-      // A turned side wider than this was seen to be slower than modelled.
+      // A transposed side wider than this was seen to be slower than modelled.
       if (!problem.staged || !problem.bTransposed || columns <= 128)
         tryColumns(problem, r, columns, false);
   if (problem.swaps)
@@ -453,7 +453,7 @@ MmaSyncTileShape chooseMmaSyncTileShape(const GpuMatmulProblem &p,
       step *= 1.5;
     double cycles = ceil(p.k, depth) * step + perBlock + perColumn * b.columns;
     int64_t blocks = p.batch * ceil(p.m, b.rows) * ceil(p.n, b.columns);
-    cycles *= ceil(blocks, p.sms);
+    cycles *= ceil(blocks, p.sms());
     if (!best.rows || cycles < least) {
       best = b;
       least = cycles;

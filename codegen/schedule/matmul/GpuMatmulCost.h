@@ -2,6 +2,7 @@
 // choose from, and a model of the time each choice takes.
 #pragma once
 
+#include "ir/config/Machine.h"
 #include <cstdint>
 #include <optional>
 
@@ -36,9 +37,8 @@ struct GpuTileShape {
 /// What a choice depends on. Pitches: elements from line to line (row, or depth
 /// where `transposed`) of an operand.
 struct GpuMatmulProblem {
-  int64_t batch, m, n, k, sms;
-  /// Of the machine (config::Machine): bytes a second, cycles a second.
-  double copyBandwidth, clock;
+  int64_t batch, m, n, k;
+  config::Machine machine;
   int64_t aPitch, bPitch;
   bool aTransposed, bTransposed;
   bool stores; ///< results leave through shared memory
@@ -51,6 +51,8 @@ struct GpuMatmulProblem {
   bool gathered = false; ///< A by a warpgroup's accesses, through a window
   /// What the kernel computes of each element after the product.
   int64_t operations = 0;
+
+  int64_t sms() const { return machine.cores; }
 };
 
 /// The blocks with the least modelled time.

@@ -51,7 +51,7 @@ double cyclesOf(const SimtProblem &p, const MatmulGpuSchedule &shape) {
   constexpr double address = 9, inWindow = 2.5, write = 4.4; // of a copy
   constexpr double launch = 5400, slices = 490, splits = 1500;
   constexpr double meet = 60; // of a thread's sum, in a cluster
-  constexpr int64_t registers = 65536, shared = 220 << 10, mostThreads = 2048;
+  constexpr config::Limits sm = config::kHopper;
   int64_t own = shape.threadRows() * shape.threadColumns(),
           threads = shape.threads();
   double steps = double(ceil(ceil(p.k, shape.tileK), shape.splitK));
@@ -70,8 +70,10 @@ double cyclesOf(const SimtProblem &p, const MatmulGpuSchedule &shape) {
   int64_t eachRegisters = own == 64 ? 90 : own == 32 ? 96 : 72;
   int64_t sharedBytes = 8 * shape.tileK * (shape.tileM + shape.tileN + 8);
   int64_t ctasPerSm = std::max<int64_t>(
-      1, std::min({mostThreads / threads, registers / (threads * eachRegisters),
-                   shared / sharedBytes}));
+      1, std::min(
+             {sm.threadsPerSm / threads,
+              sm.registersPerSm / (threads * eachRegisters),
+              sm.sharedBytesPerSm / (sharedBytes + sm.reservedSharedPerCta)}));
   auto round = [&](int64_t ctas) {
     // Few warps leave gaps.
     double gaps = 1 + 1 / (double(ctas) * warps);

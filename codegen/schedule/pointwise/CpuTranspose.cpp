@@ -1,7 +1,7 @@
 // Transposes that exchange the innermost dim (CPUs).
 //
 //   program = a block of the result, tile by tile: rows of the operand, of a
-//   register each, are read, turned in registers and written as rows of the
+//   register each, are read, transposed in registers and written as rows of the
 //   result; elementwise ops are applied on either side
 //
 // Dims that neighbour each other on both sides count as one. Where one of the
@@ -333,12 +333,12 @@ void CpuTransposeBuilder::findLines() {
 }
 
 /// A tile of `tensor`, in the order of the results. What is stored in few bytes
-/// is turned as it is stored.
+/// is transposed as it is stored.
 Value CpuTransposeBuilder::tileOf(Value tensor, const Coord &at) {
   if (!at.lanes || ts::elementCount(tensor.getType()).isConstant(1))
     return {};
   int64_t lanes = rows * columns;
-  auto turned = [&](Value tile) -> Value {
+  auto transposed = [&](Value tile) -> Value {
     return tile::TransposeOp::create(b, loc, tile.getType(), tile,
                                      b.getI64IntegerAttr(rows));
   };
@@ -361,12 +361,12 @@ Value CpuTransposeBuilder::tileOf(Value tensor, const Coord &at) {
   if (tensor != op.getResult())
     return {};
   if (auto argument = dyn_cast<BlockArgument>(op.getInput()))
-    return widened(turned(read(argument)));
+    return widened(transposed(read(argument)));
   Coord before;
   before.lanes = lanes;
   before.dims = {{inAt, 1, {}, 1}};
   Value tile = e.emit(op.getInput(), before);
-  return tile ? turned(e.widen(tile, lanes)) : Value();
+  return tile ? transposed(e.widen(tile, lanes)) : Value();
 }
 
 LogicalResult

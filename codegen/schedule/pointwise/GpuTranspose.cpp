@@ -2,9 +2,9 @@
 //
 //   program = a block of the result, rows along the dim that is innermost in
 //   the operand: the operand's rows are read, elementwise ops before the
-//   transpose applied, the block turned, the ops after it applied, the result's
-//   rows written. Programs go along the result's rows first: what is written is
-//   contiguous over neighbouring programs.
+//   transpose applied, the block transposed, the ops after it applied, the
+//   result's rows written. Programs go along the result's rows first: what is
+//   written is contiguous over neighbouring programs.
 //
 // Serves one transpose of dims that are not short, and elementwise ops of whole
 // operands or single elements around it. Parameters: rows, columns (of the
@@ -183,7 +183,7 @@ LogicalResult buildGpuTranspose(BuildContext &context) {
                                     buffer, inOffset, inStride, columnsLeft,
                                     rowsLeft, b.getI64IntegerAttr(rows));
   };
-  auto turned = [&](Value tile) -> Value {
+  auto transposed = [&](Value tile) -> Value {
     return tile::TransposeOp::create(b, loc, tile.getType(), tile,
                                      b.getI64IntegerAttr(rows));
   };
@@ -207,11 +207,11 @@ LogicalResult buildGpuTranspose(BuildContext &context) {
     }
     if (tensor != op.getResult())
       return {};
-    // What is stored in few bytes is turned as it is stored.
+    // What is stored in few bytes is transposed as it is stored.
     if (auto argument = dyn_cast<BlockArgument>(op.getInput()))
-      return widened(turned(read(argument)), argument);
+      return widened(transposed(read(argument)), argument);
     Value tile = e.emit(op.getInput(), before);
-    return tile ? turned(e.widen(tile, lanes)) : Value();
+    return tile ? transposed(e.widen(tile, lanes)) : Value();
   };
   LogicalResult status = success();
   for (auto [i, value] : llvm::enumerate(kernel.yield().getValues())) {

@@ -37,150 +37,6 @@ namespace knapper {
 
 using ts::Dim;
 
-FailureOr<SmallVector<Value>>
-ReduceBuilder::forTiles(ValueRange carried, TileFn body, JoinFn join) {
-  if (columns)
-    return forSteps(carried, body);
-  LogicalResult status = success();
-  // Loops over the reduced dims around the lane dim, outermost first.
-  SmallVector<unsigned> around;
-  for (unsigned d = 0; d < space.dims.size(); ++d)
-    if (isReduced(d) && !(rowForm && d >= first && d <= lane))
-      around.push_back(d);
-  Dim turns = length.like(1);
-  for (unsigned d : around)
-    turns = turns * space.dims[d];
-  std::optional<int64_t> knownTurns = turns.asConstant();
-  bool inSteps =
-      join && around.size() > 1 && !(knownTurns && *knownTurns <= 256);
-  DenseMap<unsigned, Value> indices;
-  for (unsigned d = first; d < lane; ++d)
-    indices[d] = e.constant(0);
-  std::function<FailureOr<SmallVector<Value>>(unsigned, ValueRange)> nest =
-      [&](unsigned level, ValueRange values) -> FailureOr<SmallVector<Value>> {
-    if (level < around.size()) {
-      unsigned d = around[level];
-      if (space.dims[d].isConstant(1)) {
-        indices[d] = e.constant(0);
-        return nest(level + 1, values);
-      }
-      auto one = [&](Value i, ValueRange inner) {
-        indices[d] = i;
-        if (!rowForm && level + 1 == around.size())
-          fetchColumns(d, indices);
-        return nest(level + 1, inner);
-      };
-      if (holdsColumns()) {
-        SmallVector<Value> next(values);
-        for (int64_t k = 0; k < *space.dims[d].asConstant(); ++k) {
-          FailureOr<SmallVector<Value>> sums = one(e.constant(k), next);
-          if (failed(sums))
-            return failure();
-          next = std::move(*sums);
-        }
-        return next;
-      }
-      // A thread of a GPU has to ask for several rows at once; of narrow
-      // elements an access holds more.
-      int64_t bytes = 4;
-      for (BlockArgument argument : kernel.getBody().getArguments())
-        bytes = std::min(bytes, ts::elementBytes(ts::elementTypeOf(argument)));
-      // (At an edge each is a branch, whose registers a large block has not.)
-      bool isCut = part && laneValid;
-      int64_t atOnce = part && !isCut ? 8 : 4;
-      if (bytes == 4 &&
-          kernel.getBody().getOps<ts::ElementwiseOpInterface>().empty())
-        atOnce = isCut ? 8 : 16; // nothing else wants registers
-      auto [from, to] = ownRows(d);
-      if (inSteps && level + 1 == around.size())
-        return join(values, forEach(e, from, to, carried, one, status));
-      SmallVector<Value> carriedOn(values);
-      if (target.simt && !rowForm && level + 1 == around.size()) {
-        Value all = e.sub(to, from);
-        Value most = e.sub(to, e.rem(all, e.constant(atOnce)));
-        carriedOn = forEach(
-            e, from, most, carriedOn,
-            [&](Value i, ValueRange inner) -> FailureOr<SmallVector<Value>> {
-              SmallVector<Value> next(inner);
-              for (int64_t k = 0; k < atOnce; ++k) {
-                FailureOr<SmallVector<Value>> sums =
-                    one(e.add(i, e.constant(k)), next);
-                if (failed(sums))
-                  return failure();
-                next = std::move(*sums);
-              }
-              return next;
-            },
-            status, atOnce);
-        if (space.dims[d].knownDivisor() % (atOnce * clusterSize) == 0 &&
-            space.dims[d].asConstant())
-          return carriedOn;
-        from = most;
-      }
-      return forEach(e, from, to, carriedOn, one, status);
-    }
-    Coord coord;
-    coord.lanes = lanes;
-    unsigned nextKept = 0;
-    for (unsigned d = 0; d < space.dims.size(); ++d) {
-      if (isReduced(d))
-        coord.dims.push_back({d == lane && rowForm ? Value() : indices[d]});
-      else if (across)
-        coord.dims.push_back(keptLanes[nextKept++]);
-      else if (d == lane)
-        coord.dims.push_back({laneStart, 1, {}, lanes});
-      else
-        coord.dims.push_back({kept[nextKept++]});
-    }
-    Value base = e.constant(0);
-    for (unsigned d : around)
-      base = e.add(e.mul(base, e.size(space.dims[d])), indices[d]);
-    if (!rowForm) {
-      if (!across)
-        coord.valid = laneValid;
-      if (!keep.empty())
-        position = e.mul(base, e.constant(lanes));
-      return body(coord, Value(), values);
-    }
-    base = e.mul(base, e.size(length));
-    int64_t known = length.knownDivisor();
-    std::optional<int64_t> number = length.asConstant();
-    if (partStart && !partEnd) {
-      // Each pass is seen to read what the one before has read.
-      coord.dims[lane] = {partStart, 1, {}, lanes};
-      coord.valid = partValid;
-      position = e.add(base, partStart);
-      return body(coord, coord.valid, values);
-    }
-    if (target.simt && number && *number > 0 &&
-        (*number < lanes || (*number == lanes && rows > 1))) {
-      // One tile: nothing stands around it, so that each pass is seen to read
-      // what the one before has read.
-      coord.dims[lane] = {e.constant(0), 1, {}, lanes};
-      if (*number < lanes)
-        coord.valid = e.constant(*number);
-      position = base;
-      return body(coord, coord.valid, values);
-    }
-    return forLanes(
-        e, partStart ? partStart : e.constant(0),
-        partEnd ? partEnd : e.size(length), lanes, known && known % lanes == 0,
-        values,
-        [&](Value i, Value valid, ValueRange inner) {
-          Coord at = coord;
-          at.dims[lane] = {i, 1, {}, lanes};
-          at.valid = valid;
-          position = e.add(base, i);
-          return body(at, valid, inner);
-        },
-        status);
-  };
-  FailureOr<SmallVector<Value>> results = nest(0, carried);
-  if (failed(status))
-    return failure();
-  return results;
-}
-
 FailureOr<Coord> ReduceBuilder::keptCoord(Type type) {
   SmallVector<Dim> dims = ts::dimsOf(type);
   SmallVector<LaneIndex> known;
@@ -270,32 +126,6 @@ LogicalResult ReduceBuilder::storeResults() {
       });
 }
 
-bool ReduceBuilder::holdsColumns() {
-  auto isFull = [&](Value value) { return ts::dimsOf(value) == space.dims; };
-  bool readsAgain =
-      levels.size() > 1 || llvm::any_of(kernel.yield().getValues(), isFull);
-  if (!target.simt || rowForm || part || !readsAgain ||
-      !kernel.getBody().getOps<ts::ArgReduceOp>().empty())
-    return false;
-  // Numbers of a thread: an access of each row and operand.
-  constexpr int64_t access = 16, most = 64;
-  int64_t held = 0;
-  for (BlockArgument argument : kernel.getBody().getArguments())
-    if (isFull(argument))
-      held +=
-          across || columns
-              ? 1
-              : access / std::min<int64_t>(
-                             4, ts::elementBytes(ts::elementTypeOf(argument)));
-  Dim rows = length.like(1);
-  for (int64_t d : space.reduced)
-    rows = rows * space.dims[d];
-  std::optional<int64_t> known = rows.asConstant();
-  if (columns)
-    return held > 0 && rowsOfThread() * held <= kMostHeldRows;
-  return held > 0 && known && *known * held <= (across ? most / 4 : most);
-}
-
 LogicalResult ReduceBuilder::readColumns() {
   return forTiles(
       {},
@@ -305,16 +135,6 @@ LogicalResult ReduceBuilder::readColumns() {
             return failure();
         return SmallVector<Value>();
       });
-}
-
-std::pair<Value, Value> ReduceBuilder::ownRows(unsigned dim) {
-  Value rows = e.size(space.dims[dim]);
-  if (!part || dim != sharedDim(space))
-    return {e.constant(0), rows};
-  auto before = [&](Value programs) {
-    return e.div(e.mul(rows, programs), e.constant(clusterSize));
-  };
-  return {before(part), before(e.add(part, e.constant(1)))};
 }
 
 void ReduceBuilder::turnToPart() {

@@ -155,6 +155,7 @@ private:
   /// a tile starts with `carried` anew, and is joined with what came before it.
   llvm::FailureOr<llvm::SmallVector<mlir::Value>>
   forTiles(mlir::ValueRange carried, TileFn body, JoinFn join = nullptr);
+  struct TileLoops; // ReduceLoops.cpp
   void findPasses();
   void allocateScratch(mlir::Value shift);
   /// Turns to a row (column form: to a column block and what is around it).
@@ -162,6 +163,17 @@ private:
   /// Computes the reductions of a pass.
   llvm::LogicalResult run(unsigned pass, llvm::ArrayRef<Fetch> fetches = {},
                           Between *between = nullptr);
+  /// What the lanes of a pass start with: a tile a reduction, two of an index.
+  llvm::SmallVector<mlir::Value>
+  startOfPass(llvm::ArrayRef<mlir::Operation *> reductions);
+  /// The pass's step for one tile: what is carried, with the tile's elements.
+  llvm::FailureOr<llvm::SmallVector<mlir::Value>>
+  reduceTile(llvm::ArrayRef<mlir::Operation *> reductions, const Coord &at,
+             mlir::Value valid, mlir::ValueRange carried,
+             llvm::ArrayRef<Fetch> fetches, Between *between);
+  /// A reduction's result from the tile that the pass ends with; `where`: of an
+  /// index, those of its lanes.
+  void finish(mlir::Operation *reduction, mlir::Value tile, mlir::Value where);
   /// All passes of the row, one after another.
   llvm::LogicalResult passes();
   llvm::LogicalResult storeResults();
@@ -232,7 +244,19 @@ private:
   llvm::LogicalResult storeTile(mlir::Value tile, mlir::Value start,
                                 mlir::Value end);
 
-  // Indices of floats (ReduceArg.cpp).
+  // Indices (ReduceIndex.cpp).
+  /// Of elements' numbers: the fewest bits that the dim is known to need.
+  mlir::Type indexType(ts::ArgReduceOp op);
+  /// Each lane's index, in elements of `scalar`.
+  mlir::Value indicesOfLanes(const LaneIndex &index, mlir::Type scalar);
+  /// The better of each lane's best and its element of a tile, which has the
+  /// index `index`; `inside`: lanes that have an element, null: all.
+  Best betterOfLanes(ts::ArgReduceOp op, Best best, mlir::Value tile,
+                     const LaneIndex &index, mlir::Value inside);
+  /// The index of a row's best element, from the best of its lanes.
+  mlir::Value indexOfRow(ts::ArgReduceOp op, Best lanesBest);
+
+  // Indices of floats, past NaNs (ReduceArg.cpp).
   /// The op of a pass that does nothing else than find such an index.
   ts::ArgReduceOp passesNan(unsigned pass) const;
   llvm::LogicalResult indexPassingNan(ts::ArgReduceOp op, unsigned pass);

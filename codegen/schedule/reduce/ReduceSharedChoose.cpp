@@ -88,29 +88,31 @@ static ColumnWork workOf(ts::KernelOp kernel, const Space &space,
   return work;
 }
 
-/// Seconds of the form that `config` has, in so many programs.
+/// Seconds of the form that `config` has, in so many programs. (Latencies are
+/// in units of the time until memory answers, here and below.)
 static double secondsOf(const ColumnWork &work,
                         const config::ReduceConfig &config, double programs,
                         const TargetDesc &target) {
-  constexpr double cluster = 4e-6; // a wait for the CTAs of a cluster
+  constexpr double cluster = 4; // a wait for the CTAs of a cluster
   constexpr int64_t warp = 32, access = 16, threadsOfCore = 1024;
-  double waits = config.clusterSize > 1 ? work.passes * cluster : 0;
+  double waits =
+      config.clusterSize > 1 ? work.passes * cluster * target.readSeconds : 0;
   double rows = double(work.length) / config.clusterSize;
   if (config.rowForm) {
     // Of an element that lies apart, by all of a CTA's threads.
-    constexpr double read = 0.6e-9, store = 5e-9, wait = 1.6e-6;
+    constexpr double read = 0.6e-3, store = 5e-3, wait = 1.6;
     constexpr int64_t held = 2; // CTAs of an SM
     double waves = std::ceil(programs / (held * target.cores));
     int64_t reads = work.reads(config.lanes >= rows && !work.isArg);
     return std::max(
         work.memorySeconds(target, reads == 1),
-        waves * (rows * (read * reads + store * work.isFull) + wait * reads) +
+        waves * (rows * (read * reads + store * work.isFull) + wait * reads) *
+                target.readSeconds +
             waits);
   }
   // Of rows under way together (ReduceBuilder::forTiles), and of an element,
   // more where a row's end cuts accesses.
-  constexpr double read = 0.8e-6, cheap = 0.02e-6, costly = 0.06e-6,
-                   cut = 0.02e-6;
+  constexpr double read = 0.8, cheap = 0.02, costly = 0.06, cut = 0.02;
   int64_t width = access / std::min(work.bytes, access);
   while (width > 1 && config.lanes % (warp * width))
     width /= 2;
@@ -133,7 +135,7 @@ static double secondsOf(const ColumnWork &work,
   double narrow =
       config.clusterSize > 1 && work.beside * work.bytes < wide ? 2 : 1;
   return std::max(narrow * work.memorySeconds(target, held),
-                  waves * steps + waits);
+                  waves * steps * target.readSeconds + waits);
 }
 
 namespace {
@@ -151,7 +153,7 @@ static bool holds(const ColumnWork &work, const Tiling &tiling) {
 
 static double secondsOf(const ColumnWork &work, const Tiling &tiling,
                         double programs, const TargetDesc &target) {
-  constexpr double read = 0.6e-6, meet = 0.4e-6, word = 20e-9;
+  constexpr double read = 0.6, meet = 0.4, word = 0.02;
   // Accesses are of one element.
   constexpr double efficiency = 0.85;
   // Instructions of an element, and of a core in a second.
@@ -160,8 +162,8 @@ static double secondsOf(const ColumnWork &work, const Tiling &tiling,
   double perCore = 80 * target.clock;
   int64_t steps = llvm::divideCeil(work.length, tiling.columnThreads);
   bool held = holds(work, tiling);
-  int64_t resident = std::max<int64_t>(1, threadsOfCore / tiling.threads);
-  double waves = std::ceil(programs / double(target.cores * resident));
+  int64_t ctasPerSm = std::max<int64_t>(1, threadsOfCore / tiling.threads);
+  double waves = std::ceil(programs / double(target.cores * ctasPerSm));
   double latency =
       work.reads(held) * (held ? 1 : llvm::divideCeil(steps, atOnce)) * read +
       work.passes * (meet + 2 * std::sqrt(double(tiling.columnThreads)) * word);
@@ -173,7 +175,7 @@ static double secondsOf(const ColumnWork &work, const Tiling &tiling,
   double computes = std::ceil(programs / target.cores) * tiling.threads *
                     steps * instructions / perCore;
   return std::max({work.memorySeconds(target, held) / efficiency,
-                   waves * latency, computes});
+                   waves * latency * target.readSeconds, computes});
 }
 
 void shareColumnsInBlock(ts::KernelOp kernel, const Space &space,
@@ -199,7 +201,6 @@ void shareColumnsInBlock(ts::KernelOp kernel, const Space &space,
                     mostShared = 40 << 10;
   int64_t narrow = std::max(warp, sectors * sector / work.bytes);
   std::optional<Tiling> best;
-  constexpr double clear = 0.8; // of the other form's time
   // A thread of the largest block has 64 registers.
   int64_t mostThreads = 1024, results = 0, words = 0;
   for (Operation &op : kernel.getBody().front())
@@ -254,6 +255,9 @@ void shareColumnsInBlock(ts::KernelOp kernel, const Space &space,
   config.columns = best->columns;
   config.columnThreads = best->columnThreads;
   config.tiles = best->tiles;
+  // Each element has an index, and threads of a column meet in shared memory.
+  constexpr int64_t threadsOfSm = 512;
+  config.ctasPerSm = std::max<int64_t>(1, threadsOfSm / best->threads);
   grid = (outer * int64_t(llvm::divideCeil(dims->beside, best->columns)))
              .ceilDiv(one * best->tiles);
 }

@@ -1,9 +1,9 @@
 // Reductions and normalisations of rows of a few elements (CPUs): a row a lane.
 //
 //   program = a block of rows, as many at a time as a register has lanes: they
-//             are read as one run and turned in registers, so that a value
+//             are read as one run and transposed in registers, so that a value
 //             holds an element of every row; what is computed for whole rows is
-//             turned back
+//             transposed back
 //
 // Serves elementwise ops and reductions of the last dim over operands of the
 // rows' shape, of their reduction's, of one row's or of single elements.
@@ -125,7 +125,7 @@ private:
   Value provided(Value tensor, const Coord &at);
   Value reduced(ts::ReduceOp op);
   /// Of the current rows, [elements][lanes].
-  Value turned(BlockArgument argument);
+  Value transposed(BlockArgument argument);
   LogicalResult compute();
   LogicalResult store(ArrayRef<Value> elements, unsigned result);
 
@@ -157,7 +157,7 @@ Coord ShortRowsBuilder::place(int64_t k) {
   return at;
 }
 
-Value ShortRowsBuilder::turned(BlockArgument argument) {
+Value ShortRowsBuilder::transposed(BlockArgument argument) {
   Value &known = tiles[argument];
   if (known)
     return known;
@@ -227,8 +227,8 @@ Value ShortRowsBuilder::provided(Value tensor, const Coord &at) {
   if (dims != rows.whole)
     return {};
   int64_t k = llvm::find(elements, at.dims.back().start) - elements.begin();
-  Value element =
-      vector::ExtractOp::create(b, loc, turned(argument), ArrayRef<int64_t>{k});
+  Value element = vector::ExtractOp::create(b, loc, transposed(argument),
+                                            ArrayRef<int64_t>{k});
   Type type = computeType(ts::elementTypeOf(argument));
   if (getElementTypeOrSelf(element.getType()) == type)
     return element;

@@ -178,6 +178,11 @@ tile.func @no_cluster(%x: !tile.buffer<f32>) attributes {tile.cluster = 0 : i64}
 
 // -----
 
+// expected-error @+1 {{has 'tile.ctas_per_sm' = 0 : i64, which is no number of CTAs}}
+tile.func @no_ctas(%x: !tile.buffer<f32>) attributes {tile.ctas_per_sm = 0 : i64} { tile.return }
+
+// -----
+
 tile.func @scan_halves(%x: !tile.buffer<bf16>, %o: index) {
   %v = tile.load %x[%o] : !tile.buffer<bf16> -> vector<256xbf16>
   // expected-error @+1 {{C1: elements are 'bf16'}}

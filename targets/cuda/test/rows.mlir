@@ -146,3 +146,25 @@ tile.func @two_of_five_warps(%x: !tile.buffer<f32>, %y: !tile.buffer<f32>) attri
   tile.store %sum, %y[%p] : f32, !tile.buffer<f32>
   tile.return
 }
+
+// The schedule says how many CTAs an SM is to hold.
+// CHECK-LABEL: .entry bound_ctas(
+// CHECK: .minnctapersm 3
+tile.func @bound_ctas(%x: !tile.buffer<f32>, %y: !tile.buffer<f32>) attributes {tile.ctas_per_sm = 3 : i64} {
+  %c0 = arith.constant 0 : index
+  %v = tile.load %x[%c0] : !tile.buffer<f32> -> vector<1024xf32>
+  tile.store %v, %y[%c0] : vector<1024xf32>, !tile.buffer<f32>
+  tile.return
+}
+
+// Unless what a thread gathers takes the registers of more.
+// CHECK-LABEL: .entry gathers(
+// CHECK: .minnctapersm 2
+tile.func @gathers(%x: !tile.buffer<f32>, %i: !tile.buffer<i64>, %y: !tile.buffer<f32>) attributes {tile.ctas_per_sm = 8 : i64, tile.threads = 32 : i64} {
+  %c0 = arith.constant 0 : index
+  %at = tile.load %i[%c0] : !tile.buffer<i64> -> vector<128xi64>
+  %index = arith.index_cast %at : vector<128xi64> to vector<128xindex>
+  %v = tile.gather %x[%index] : !tile.buffer<f32> -> vector<128xf32>
+  tile.store %v, %y[%c0] : vector<128xf32>, !tile.buffer<f32>
+  tile.return
+}

@@ -444,8 +444,7 @@ LogicalResult PackedMatmulRecipe::emit() {
 LogicalResult GpuLowering::packedMatmulLayout(tile::PackedMatmulOp op) {
   auto config = config::PackedMatmulGpuConfig::of(op.getShape());
   shape.threads = config.threads();
-  // (Without a bound the assembler aims at more blocks and spills words.)
-  ctasPerSm = config.tileM > 32 ? 1 : 2;
+  ctasPerSm = config.ctasPerSm();
   return regionLayout(op, 1);
 }
 

@@ -287,7 +287,7 @@ Carried PagedAttentionLowering::step(const Rows &rows, Value *shared,
       if ((i - kResults) / 2 % 2 == half)
         next[i] = b.CreateFMul(next[i], scaled);
   }
-  // Of values, turned: rows 0-7 left, rows 8-15 left, then right.
+  // Of values, transposed: rows 0-7 left, rows 8-15 left, then right.
   Value *valueAt = b.CreateAdd(
       b.CreateAdd(shared, n32(c.keys * pitch(c.depth))),
       b.CreateAdd(rowAt(low, pitch(c.columns)), b.CreateShl(high, 4)));

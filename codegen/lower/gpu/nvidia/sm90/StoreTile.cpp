@@ -4,8 +4,8 @@
 // Thread t of a warpgroup (warp w, lane l) has of a 64-row product in sum i
 //   row 16w + l/4 + 8*((i/2)%2), column 8*(i/4) + 2*(l%4) + i%2
 // of the block. Where A and B are swapped, rows of the block are columns of the
-// result: matrices are turned on their way to shared memory, whose lines are
-// always parts of the result's rows.
+// result: matrices are transposed on their way to shared memory, whose lines
+// are always parts of the result's rows.
 #include "codegen/lower/gpu/nvidia/sm90/StoreTile.h"
 
 #include "llvm/IR/PatternMatch.h"

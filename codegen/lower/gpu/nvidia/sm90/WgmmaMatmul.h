@@ -66,7 +66,7 @@ struct WgmmaShape {
   unsigned products() const { return consumerRows() / 64; }
   unsigned sums() const { return columns / 2; }
   /// What numbers of columns are multiples of: results leave as 8x8 matrices,
-  /// two of them side by side unless they are turned.
+  /// two of them side by side unless they are transposed.
   unsigned columnStep() const { return swapAB ? 8 : 16; }
   /// Columns of the result that a block of a cluster ends: the last ones may
   /// lie past the cluster's.
