@@ -5,6 +5,11 @@
 // between the two, those that depend on the first move behind the merged one.
 // If the second depends on the first through one of them, the two cannot merge.
 //
+// Labels with room between them name the order, so that a merge moves what
+// depends on the first and touches nothing else. Edges are kept a cluster, so
+// that a search costs what it meets, not the ops behind it: blocks of ten
+// thousand ops whose values are read far away are as cheap an op as short ones.
+//
 //===----------------------------------------------------------------------===//
 #pragma once
 
@@ -14,6 +19,7 @@
 #include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/ADT/SmallVector.h"
 
+#include <map>
 #include <vector>
 
 namespace knapper::fusion {
@@ -40,11 +46,14 @@ public:
 
   /// Other clusters that use a value of this one, or the reverse; in order of
   /// position.
-  llvm::SmallVector<Id> consumers(Id id) const;
-  llvm::SmallVector<Id> producers(Id id) const;
+  llvm::SmallVector<Id> consumers(Id id) const { return others(id, below); }
+  llvm::SmallVector<Id> producers(Id id) const { return others(id, above); }
+  /// Reads all edges from the ops again: after `split`, and after operands have
+  /// changed, before one asks for neighbours.
+  void readEdges();
 
   /// Whether one cluster of both leaves the graph acyclic.
-  bool mayMerge(Id a, Id b) const;
+  bool mayMerge(Id a, Id b);
   /// Merges two clusters for which `mayMerge` holds; the result is the id that
   /// stays.
   Id merge(Id a, Id b);
@@ -53,20 +62,40 @@ public:
   Id split(mlir::Operation *op, bool before);
 
 private:
-  /// Clusters after `a` and up to `b` that depend on `a` other than through
-  /// `b`; sets `cycle` when `b` depends on one of them.
-  llvm::SmallDenseSet<Id> between(Id a, Id b, bool &cycle) const;
-  void renumber(unsigned begin, unsigned end);
+  using Label = uint64_t;
+  /// A node of each neighbour, at least one a cluster: `clusterOf` says which
+  /// cluster that node is in now.
+  using Edges = std::vector<llvm::SmallVector<unsigned, 4>>;
 
-  static constexpr Id nobody = ~0u;
+  /// The clusters that the edges lead to; in order of position.
+  llvm::SmallVector<Id> others(Id id, const Edges &edges) const;
+  /// The same in any order, perhaps with some more than once.
+  template <typename Visit>
+  void eachOther(Id id, const Edges &edges, Visit visit) const;
+  void uniteEdges(Id into, Id from, Edges &edges);
+  void readEdges(unsigned node);
+  /// A cluster that depends on `a`, and `b`, which comes later, on it.
+  std::optional<Id> findBetween(Id a, Id b);
+  /// Clusters before `b` that depend on `a`, which precedes it, other than
+  /// through `b`.
+  llvm::SmallDenseSet<Id> between(Id a, Id b) const;
+  /// Places clusters, in this order, right behind a position.
+  void place(llvm::ArrayRef<Id> ids, Label behind);
+  /// The same, with new labels for all: there was no room.
+  void relabel(llvm::ArrayRef<Id> ids, Label behind);
 
   std::vector<mlir::Operation *> nodes;
   llvm::DenseMap<mlir::Operation *, unsigned> indexOf;
   std::vector<llvm::SmallVector<unsigned, 1>> after, before; // extra edges
   std::vector<Id> clusterOf;                                 // a node
   std::vector<llvm::SmallVector<unsigned, 4>> members;       // sorted nodes
-  std::vector<unsigned> position;                            // a cluster
-  std::vector<Id> sequence; // alive ones, and `nobody` where one was merged
+  Edges below, above;                                        // a cluster
+  std::vector<Label> position;                               // a cluster
+  std::map<Label, Id> sequence;                              // alive ones
+  llvm::DenseMap<std::pair<Id, Id>, unsigned> standsBetween; // a node
+  /// Of a cluster: the last search that met it from its first and second end.
+  std::vector<unsigned> seenIn[2];
+  unsigned searches = 0;
 };
 
 } // namespace knapper::fusion

@@ -51,6 +51,7 @@ public:
     collect();
     partition();
     uniteCopies();
+    clusters->readEdges();
     if (report || remarks)
       describe(report, remarks);
     emit();
@@ -165,20 +166,28 @@ private:
     return result;
   }
 
+  /// Every op is emitted at least once, so the rules would refuse them.
+  bool tooLarge(Id a, Id b) {
+    return clusters->size(a) + clusters->size(b) > size_t(maxEmittedOps);
+  }
+
   bool tryMerge(Id a, Id b) {
     // Two heroes that cannot share are most of all tries.
     std::optional<Hero> heroA = heroOfCluster(a), heroB = heroOfCluster(b);
     if (heroA && heroB && (heroA != Hero::reduce || heroB != Hero::reduce))
       return false;
-    // Every op is emitted at least once, so the rules would refuse them.
-    if (clusters->size(a) + clusters->size(b) > size_t(maxEmittedOps))
+    if (tooLarge(a, b))
       return false;
     // Clusters only grow, so (id, size) names one set of ops.
     auto key = std::make_pair(std::make_pair(a, clusters->size(a)),
                               std::make_pair(b, clusters->size(b)));
     if (refused.contains(key))
       return false;
-    Attempt result = attempt(a, b);
+    // Most pairs of a large block have another kernel between them, which is
+    // found sooner than what both would cost.
+    Attempt result;
+    if (clusters->mayMerge(a, b))
+      result = attempt(a, b);
     if (!result.taken) {
       refused.insert(key);
       return false;
@@ -349,8 +358,15 @@ private:
       for (Id consumer : clusters->consumers(id)) {
         if (!isKernel(consumer))
           continue;
-        Attempt result = attempt(id, consumer);
-        if (result.saved == 0) // refused by a rule: what it costs to keep it
+        // Large kernels have many neighbours: a cost of each pair would be most
+        // of a compile.
+        bool large = tooLarge(id, consumer);
+        Attempt result =
+            large ? Attempt{.reason = "the kernel would have more than " +
+                                      std::to_string(maxEmittedOps) +
+                                      " operations"}
+                  : attempt(id, consumer);
+        if (!large && result.saved == 0) // by a rule: what it costs to keep it
           result.saved = seconds(id) + seconds(consumer) -
                          seconds(OpSet(clusters->ops(id, consumer)));
         if (report)
@@ -432,14 +448,17 @@ private:
 
   /// Copies that met again in one kernel.
   static void uniteInside(ArrayRef<Operation *> ops) {
-    for (auto [i, op] : llvm::enumerate(ops))
+    for (auto [i, op] : llvm::enumerate(ops)) {
+      if (!isReindex(op))
+        continue;
       for (Operation *earlier : ops.take_front(i))
-        if (isReindex(op) && !op->use_empty() &&
+        if (!op->use_empty() &&
             OperationEquivalence::isEquivalentTo(
                 op, earlier, OperationEquivalence::IgnoreLocations)) {
           op->replaceAllUsesWith(earlier);
           break;
         }
+    }
   }
 
   void emit() {

@@ -17,7 +17,9 @@ struct FusionReport {
   struct Boundary {
     unsigned producer = 0, consumer = 0; ///< indices into kernels
     std::string reason;                  ///< why they are not one kernel
-    double secondsSaved = 0; ///< modelled, had they been one; negative: lost
+    /// Modelled, had they been one; negative: lost. Zero where they are too
+    /// large to be one, whatever they are.
+    double secondsSaved = 0;
   };
   std::vector<Kernel> kernels; ///< in the order of launches
   std::vector<Boundary> boundaries;
