@@ -2,6 +2,8 @@
 #include "compiler/pipeline/Table.h"
 #include "graph/fold/FoldConstants.h"
 #include "graph/layout/ChannelsLast.h"
+#include "graph/layout/ConvPhases.h"
+#include "graph/layout/FewFeatures.h"
 #include "graph/quantize/ConvertFloat.h"
 #include "graph/quantize/QuantisedProducts.h"
 #include "graph/quantize/QuantizeWeights.h"
@@ -76,8 +78,11 @@ LogicalResult convertFloats(func::FuncOp function, const CompileState &state) {
 LogicalResult arrangeChannels(func::FuncOp function,
                               const CompileState &state) {
   // Threads read windows of one channel as fast as those of several.
-  return useChannelsLast(function,
-                         /*onlyMixing=*/state.targets.front().simt);
+  bool threads = state.targets.front().simt;
+  if (!threads)
+    splitConvPhases(function, phasesPreferPlanes);
+  return useChannelsLast(function, /*onlyMixing=*/threads,
+                         /*keepPlanes=*/!threads);
 }
 
 LogicalResult roundToTf32(func::FuncOp function, const CompileState &state) {

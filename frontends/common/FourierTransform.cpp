@@ -19,6 +19,19 @@ int64_t divisorOf(int64_t length) {
   return 1;
 }
 
+/// Where a real transform is two products of matrices of at most this many
+/// rows, or one.
+constexpr int64_t largestRealMatrix = 128, largestSingleMatrix = 96;
+
+/// The divisor of `length` that is nearest to its root and leaves matrices of
+/// at most `largestRealMatrix` rows, or 1.
+int64_t middleDivisor(int64_t length) {
+  for (auto d = static_cast<int64_t>(std::sqrt(length)); d > 1; --d)
+    if (length % d == 0)
+      return length / d <= largestRealMatrix ? d : 1;
+  return 1;
+}
+
 /// Tables of cos and sin of 2 pi row * column / length; a negative `sign`
 /// mirrors the sine.
 FourierPlanes roots(NodeBuilder &n, Dim rows, Dim columns, Dim length,
@@ -61,7 +74,82 @@ FourierPlanes matrixTransform(NodeBuilder &n, FourierPlanes x, Dim length,
   return {n.sub(y.re, product(x.im, w.im)), n.add(y.im, product(x.im, w.re))};
 }
 
+/// [rows, columns] twice as [rows, 2 * columns], an element of each in turn.
+Value inTurn(NodeBuilder &n, Value a, Value b) {
+  if (!a || !b)
+    return {};
+  Dim rows = ts::dimOf(a, 0), columns = ts::dimOf(a, 1);
+  SmallVector<Dim> column{rows, columns, n.dim(1)};
+  Value both = n.make<ts::ConcatOp>(
+      ValueRange{n.reshape(a, column), n.reshape(b, column)}, int64_t(2));
+  return n.reshape(both, {rows, columns * 2});
+}
+
+/// The last dim of `x` times a matrix.
+Value times(NodeBuilder &n, Value x, Value matrix) {
+  if (!x || !matrix)
+    return {};
+  return n.make<ts::DotOp>(x, matrix, ArrayRef<int64_t>{}, ArrayRef<int64_t>{},
+                           ArrayRef<int64_t>{ts::rankOf(x) - 1},
+                           ArrayRef<int64_t>{0}, TypeAttr());
+}
+
+/// The whole transform, of which the half is taken.
+Value halfOfTransform(NodeBuilder &n, Value x, double sign) {
+  Dim half = ts::dimOf(x, 1).floorDiv(n.dim(2)) + 1;
+  FourierPlanes y = fourierTransform(n, {x, Value()}, sign);
+  if (!y.re || !y.im)
+    return {};
+  SmallVector<Dim> column{ts::dimOf(x, 0), half, n.dim(1)};
+  auto part = [&](Value whole) {
+    return n.reshape(n.sliceDim(whole, 1, n.dim(0), half), column);
+  };
+  return n.make<ts::ConcatOp>(ValueRange{part(y.re), part(y.im)}, int64_t(2));
+}
+
 } // namespace
+
+Value realTransform(NodeBuilder &n, Value x, double sign) {
+  if (!x)
+    return {};
+  Type element = ts::elementTypeOf(x);
+  Dim rows = ts::dimOf(x, 0), length = ts::dimOf(x, 1);
+  Dim half = length.floorDiv(n.dim(2)) + 1;
+  std::optional<int64_t> known = length.asConstant();
+  if (!known || *known <= largestSingleMatrix) {
+    FourierPlanes w = roots(n, length, half, length, sign, element);
+    return n.reshape(times(n, x, inTurn(n, w.re, w.im)),
+                     {rows, half, n.dim(2)});
+  }
+  int64_t d = middleDivisor(*known);
+  if (d == 1)
+    return halfOfTransform(n, x, sign);
+  Dim first = n.dim(d), second = n.dim(*known / d);
+  FourierPlanes y = matrixTransform(
+      n, {n.reshape(x, {rows, first, second}), Value()}, first, sign);
+  FourierPlanes turn = roots(n, second, first, length, sign, element);
+  if (!y.re || !y.im || !turn.re)
+    return {};
+  SmallVector<Dim> dims{rows, second, first};
+  y = multiply(n, y,
+               {n.broadcastTo(turn.re, dims), n.broadcastTo(turn.im, dims)});
+  // Of the second transform's results those below the half: [rows, first,
+  // 2 * second] by [2 * second, 2 * kept].
+  Dim kept = n.dim(*known / 2 / d + 1);
+  FourierPlanes w = roots(n, second, kept, second, sign, element);
+  if (!y.re || !y.im || !w.re || !w.im)
+    return {};
+  Value matrix = n.make<ts::ConcatOp>(
+      ValueRange{inTurn(n, w.re, w.im), inTurn(n, n.mul(w.im, -1), w.re)},
+      int64_t(0));
+  Value parts = n.transpose(
+      n.make<ts::ConcatOp>(ValueRange{y.re, y.im}, int64_t(1)), {0, 2, 1});
+  Value made =
+      n.reshape(times(n, parts, matrix), {rows, first, kept, n.dim(2)});
+  made = n.reshape(n.transpose(made, {0, 2, 1, 3}),
+                   {rows, first * kept, n.dim(2)});
+  return n.sliceDim(made, 1, n.dim(0), half);
+}
 
 FourierPlanes fourierTransform(NodeBuilder &n, FourierPlanes x, double sign) {
   if (!x.re)

@@ -1,4 +1,5 @@
-// Discrete Fourier transforms as products with matrices of roots of one.
+// Discrete Fourier transforms as products with matrices of roots of one: no
+// butterflies, so that long ones take more operations than a library's.
 #pragma once
 
 #include "frontends/common/NodeBuilder.h"
@@ -17,5 +18,10 @@ struct FourierPlanes {
 /// elements, a turn, d of length / d.
 /// Unsupported: known lengths with a prime factor above 2048.
 FourierPlanes fourierTransform(NodeBuilder &n, FourierPlanes x, double sign);
+
+/// Of real rows [rows, length] the first length / 2 + 1 elements, the others
+/// being their mirror: [rows, length / 2 + 1, 2], the parts side by side. Null
+/// where it failed.
+mlir::Value realTransform(NodeBuilder &n, mlir::Value x, double sign);
 
 } // namespace knapper

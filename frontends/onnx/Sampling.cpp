@@ -335,9 +335,10 @@ LogicalResult importDeformConv(Node &n) {
 
 /// How one spatial dim of the regions is sampled.
 struct RoiDim {
-  Value at;      ///< [R, bins, samples] positions
-  Value counted; ///< [R, bins, samples] whether a region has that many; or null
-  Value count;   ///< [R] samples a bin
+  Value at; ///< [R, bins, samples] positions
+  /// [R, bins, 2 * samples] whether a region has that many; or null
+  Value counted;
+  Value count; ///< [R] samples a bin
   Dim samples;
 };
 
@@ -376,14 +377,21 @@ RoiDim roiDim(Node &n, Value start, Value end, int64_t bins, int64_t ratio,
       n.add(n.add(n.broadcastAt(start, {0}, dims),
                   n.mul(n.convert(which, fine), n.broadcastAt(bin, {0}, dims))),
             step);
-  if (ratio <= 0)
-    d.counted = n.compare(P::lt, sample, n.broadcastAt(d.count, {0}, dims));
+  if (ratio <= 0) {
+    // Two elements are read for each.
+    SmallVector<Dim> read{regions, n.dim(bins), d.samples * 2};
+    Value one = n.div(n.makeAs<ts::IotaOp>(n.type(read, i64), uint64_t(2)),
+                      n.integerScalar(2, i64));
+    d.counted = n.compare(P::lt, one, n.broadcastAt(d.count, {0}, read));
+  }
   return d;
 }
 
-/// The two elements around a position; one below the first and beyond the last
-/// by up to 1 counts as on it, farther ones count nothing.
-SmallVector<Tap> roiTaps(Node &n, Value at, Dim size) {
+/// Of one spatial dim, all [R, bins, 2 * samples]: the two elements around each
+/// position, how much they count, and whether they do; a position below the
+/// first or beyond the last by up to 1 counts as on it.
+Tap roiTaps(Node &n, const RoiDim &d, Dim size) {
+  Value at = d.at;
   Type fine = ts::elementTypeOf(at);
   Value zero = n.scalarFor(at, 0), last = n.sizeScalar(size - 1, fine);
   Value inside =
@@ -392,7 +400,18 @@ SmallVector<Tap> roiTaps(Node &n, Value at, Dim size) {
   Value x = clamp(n, at, zero, last);
   Value low = n.make<ts::FloorOp>(x), part = n.sub(x, low);
   Value high = n.binary<ts::MinOp>(n.add(low, 1.0), last);
-  return {{low, n.sub(n.scalarFor(at, 1), part), inside}, {high, part, inside}};
+  SmallVector<Dim> dims = ts::dimsOf(at);
+  auto both = [&](Value a, Value b) -> Value {
+    SmallVector<Dim> column{dims[0], dims[1], dims[2], n.dim(1)};
+    a = n.reshape(a, column);
+    b = n.reshape(b, column);
+    if (!a || !b)
+      return {};
+    return n.reshape(n.make<ts::ConcatOp>(ValueRange{a, b}, int64_t(3)),
+                     {dims[0], dims[1], dims[2] * 2});
+  };
+  return {n.convert(both(low, high), n.b.getI64Type()),
+          both(n.sub(n.scalarFor(at, 1), part), part), both(inside, inside)};
 }
 
 LogicalResult importRoiAlign(Node &n) {
@@ -438,66 +457,63 @@ LogicalResult importRoiAlign(Node &n) {
   RoiDim columns = roiDim(n, x1, x2, width, ratio, half, "roi_columns");
   if (!rows.at || !columns.at)
     return failure();
-  // [R, C, height, row samples, width, column samples]
-  SmallVector<Dim> all{regions,      channels,     n.dim(height),
-                       rows.samples, n.dim(width), columns.samples};
-  SmallVector<int64_t> rowAt{0, 2, 3}, columnAt{0, 4, 5};
-  SmallVector<Tap> down = roiTaps(n, rows.at, x[2]),
-                   across = roiTaps(n, columns.at, x[3]);
-  Value batch = n.broadcastAt(n.mul(n.convert(n.castDims(n[2], {regions}), i64),
-                                    n.sizeScalar(channels, i64)),
-                              {0}, {regions, channels});
-  Value plane =
-      n.makeAs<ts::IotaOp>(n.type({regions, channels}, i64), uint64_t(1));
-  Value base = n.mul(n.add(batch, plane), n.sizeScalar(x[2] * x[3], i64));
-  base = n.broadcastAt(base, {0, 1}, all);
-  Value flat = n.reshape(n[0], {ts::elementCount(n[0].getType())});
-  Value sampled;
-  for (const Tap &row : down)
-    for (const Tap &column : across) {
-      Value line = n.mul(n.convert(row.index, i64), n.sizeScalar(x[3], i64));
-      Value index =
-          n.add(n.add(base, n.broadcastAt(line, rowAt, all)),
-                n.broadcastAt(n.convert(column.index, i64), columnAt, all));
-      Value value =
-          n.convert(n.make<ts::GatherOp>(flat, index, uint64_t(0)), fine);
-      value = n.mul(value, n.mul(n.broadcastAt(row.weight, rowAt, all),
-                                 n.broadcastAt(column.weight, columnAt, all)));
-      sampled = !sampled        ? value
-                : mode == "max" ? n.binary<ts::MaxOp>(sampled, value)
-                                : n.add(sampled, value);
-    }
-  Value inside =
-      n.binary<ts::AndOp>(n.broadcastAt(down[0].inside, rowAt, all),
-                          n.broadcastAt(across[0].inside, columnAt, all));
-  sampled = n.select(inside, sampled, n.scalar(0, fine));
+  // [R, height, rows read, width, columns read, C]: where to read and how much
+  // it counts is found once for all channels, which lie side by side.
+  Dim down = rows.samples * 2, across = columns.samples * 2;
+  SmallVector<Dim> all{regions,      n.dim(height), down,
+                       n.dim(width), across,        channels};
+  ArrayRef<Dim> places = ArrayRef<Dim>(all).drop_back();
+  auto onPlaces = [&](Value row, Value column) {
+    return std::pair(n.broadcastAt(row, {0, 1, 2}, places),
+                     n.broadcastAt(column, {0, 3, 4}, places));
+  };
+  auto forChannels = [&](Value value) {
+    return n.broadcastAt(value, {0, 1, 2, 3, 4}, all);
+  };
+  Tap row = roiTaps(n, rows, x[2]), column = roiTaps(n, columns, x[3]);
+  Value base = n.mul(n.convert(n.castDims(n[2], {regions}), i64),
+                     n.sizeScalar(x[2] * x[3], i64));
+  Value line = n.add(n.mul(row.index, n.sizeScalar(x[3], i64)),
+                     n.broadcastAt(base, {0}, ts::dimsOf(row.index)));
+  auto [lines, inLine] = onPlaces(line, column.index);
+  auto [rowWeight, columnWeight] = onPlaces(row.weight, column.weight);
+  auto [rowInside, columnInside] = onPlaces(row.inside, column.inside);
+  Value pixels = n.reshape(n.transpose(n[0], {0, 2, 3, 1}),
+                           {x[0] * x[2] * x[3], channels});
+  Value sampled = n.convert(
+      n.make<ts::GatherOp>(pixels, n.add(lines, inLine), uint64_t(0)), fine);
+  sampled = n.mul(sampled, forChannels(n.mul(rowWeight, columnWeight)));
+  // Not a weight of 0: what lies at the clamped place may be infinite.
+  Value inside = n.binary<ts::AndOp>(rowInside, columnInside);
+  sampled = n.select(forChannels(inside), sampled, n.scalar(0, fine));
   Value counted;
-  if (rows.counted)
-    counted =
-        n.binary<ts::AndOp>(n.broadcastAt(rows.counted, rowAt, all),
-                            n.broadcastAt(columns.counted, columnAt, all));
+  if (rows.counted) {
+    auto [rowCounted, columnCounted] = onPlaces(rows.counted, columns.counted);
+    counted = forChannels(n.binary<ts::AndOp>(rowCounted, columnCounted));
+  }
   Value count = n.binary<ts::MaxOp>(n.mul(rows.count, columns.count),
                                     n.integerScalar(0, i64));
-  SmallVector<Dim> result{regions, channels, n.dim(height), n.dim(width)};
+  SmallVector<Dim> result{regions, n.dim(height), n.dim(width), channels};
   Value y;
   if (mode == "avg") {
     if (counted)
       sampled = n.select(counted, sampled, n.scalar(0, fine));
     Value divisor = n.binary<ts::MaxOp>(count, n.integerScalar(1, i64));
-    y = n.reduce(ts::ReduceKind::add, sampled, {3, 5}, false);
+    y = n.reduce(ts::ReduceKind::add, sampled, {2, 4}, false);
     y = n.div(y, n.broadcastAt(n.convert(divisor, fine), {0}, result));
   } else {
     if (counted)
       sampled =
           n.select(counted, sampled,
                    n.scalar(-std::numeric_limits<double>::infinity(), fine));
-    y = n.reduce(ts::ReduceKind::max, sampled, {3, 5}, false);
+    y = n.reduce(ts::ReduceKind::max, sampled, {2, 4}, false);
     // A region without a sample is 0.
     Value some = n.compare(P::gt, n.broadcastAt(count, {0}, result),
                            n.integerScalar(0, i64));
     y = n.select(some, y, n.scalar(0, fine));
   }
-  return n.out(n.convert(y, element));
+  y = n.transpose(n.convert(y, element), {0, 3, 1, 2});
+  return n.out(y);
 }
 
 constexpr OpRow rows[] = {

@@ -138,6 +138,14 @@ LogicalResult importDft(Node &n) {
   } else {
     x = {fitLength(n, x.re, length), fitLength(n, x.im, length)};
   }
+  around.push_back(onesided && !real ? length.floorDiv(n.dim(2)) + 1 : length);
+  around.push_back(n.dim(real ? 1 : 2));
+  auto give = [&](Value result) {
+    result = n.transpose(n.reshape(result, around), back);
+    return n.out(n.convert(result, ts::elementTypeOf(n[0])));
+  };
+  if (onesided && !inverse && !x.im)
+    return give(realTransform(n, x.re, -1));
   Complex y = fourierTransform(n, x, inverse ? 1 : -1);
   if (!y.re || !y.im)
     return n.failed() ? failure() : n.out(Value());
@@ -149,11 +157,7 @@ LogicalResult importDft(Node &n) {
     y = {n.sliceDim(y.re, 1, n.dim(0), length),
          n.sliceDim(y.im, 1, n.dim(0), length)};
   }
-  Value result = real ? y.re : joined(n, y);
-  around.push_back(length);
-  around.push_back(n.dim(real ? 1 : 2));
-  result = n.transpose(n.reshape(result, around), back);
-  return n.out(n.convert(result, ts::elementTypeOf(n[0])));
+  return give(real ? y.re : joined(n, y));
 }
 
 /// Transforms of overlapping frames, [batch, frames, frequencies, 2].
@@ -197,13 +201,19 @@ LogicalResult importStft(Node &n) {
   Complex x = partsOf(n, n.reshape(parts, {dims[0] * frames, length, dims[2]}));
   if (!x.re)
     return failure();
-  Complex y = fourierTransform(n, x, -1);
-  if (n.flag("onesided", true)) {
-    length = length.floorDiv(n.dim(2)) + 1;
-    y = {n.sliceDim(y.re, 1, n.dim(0), length),
-         n.sliceDim(y.im, 1, n.dim(0), length)};
+  bool onesided = n.flag("onesided", true);
+  Dim kept = onesided ? length.floorDiv(n.dim(2)) + 1 : length;
+  Value made;
+  if (onesided && !x.im) {
+    made = realTransform(n, x.re, -1);
+  } else {
+    Complex y = fourierTransform(n, x, -1);
+    if (onesided)
+      y = {n.sliceDim(y.re, 1, n.dim(0), kept),
+           n.sliceDim(y.im, 1, n.dim(0), kept)};
+    made = joined(n, y);
   }
-  Value result = n.reshape(joined(n, y), {dims[0], frames, length, n.dim(2)});
+  Value result = n.reshape(made, {dims[0], frames, kept, n.dim(2)});
   return n.failed() ? failure()
                     : n.out(n.convert(result, ts::elementTypeOf(n[0])));
 }

@@ -19,6 +19,9 @@ Dim productOperations(Operation *op) {
   return hero ? hero.productFlops() : Dim::constant(op->getContext(), 0);
 }
 
+/// An element that is loaded by itself, as operations.
+constexpr int64_t scatteredLoad = 8;
+
 /// Operations a result element costs; an estimate for composites.
 int64_t elementOperations(Operation *op) {
   if (auto elementwise = dyn_cast<ElementwiseOpInterface>(op))
@@ -29,12 +32,12 @@ int64_t elementOperations(Operation *op) {
       .Case<RopeOp>([](auto) { return 3; })
       // Elements that do not lie side by side are loaded one by one.
       .Case<TransposeOp>(
-          [](TransposeOp op) { return movesInnermost(op) ? 8 : 0; })
+          [](TransposeOp op) { return movesInnermost(op) ? scatteredLoad : 0; })
       .Case<SliceOp>([](SliceOp op) {
         ArrayRef<int64_t> steps = op.getSteps();
-        return !steps.empty() && steps.back() != 1 ? 8 : 0;
+        return !steps.empty() && steps.back() != 1 ? scatteredLoad : 0;
       })
-      .Case<GatherElementsOp, GatherNdOp>([](auto) { return 8; })
+      .Case<GatherElementsOp, GatherNdOp>([](auto) { return scatteredLoad; })
       .Default([](auto) { return 0; });
 }
 
@@ -135,6 +138,7 @@ struct Needs {
   Need evaluated; ///< computations
   Need fetched;   ///< reads, those of one row in several passes once
   Need distinct;  ///< different elements
+  Need scattered; ///< of `evaluated`, those whose lanes do not lie side by side
 };
 
 /// Goes from the results back to the inputs, an operation at a time.
@@ -143,7 +147,7 @@ public:
   NeedWalk(CostModel &model, const OpSet &set) : model(model) {
     for (Value output : set.outputs) {
       double all = model.elements(output.getType());
-      needs[output] = {{all, 0}, {all, 0}, {all, 0}};
+      needs[output] = {{all, 0}, {all, 0}, {all, 0}, {}};
     }
   }
 
@@ -159,6 +163,15 @@ private:
     need.evaluated.apart += evaluated * factor;
     need.fetched.apart += fetched * factor;
     need.distinct.apart += distinct * std::min(factor, 1.0);
+    need.scattered.apart += scattered * factor;
+  }
+  /// One of which runs of the result share an element each, `factor` an
+  /// element: a scalar takes an instruction, as a register of elements does.
+  void readShared(Value operand, double factor) {
+    constexpr double lanes = 16;
+    read(operand, factor);
+    needs[operand].evaluated.apart +=
+        evaluated * (std::max(factor, std::min(factor * lanes, 1.0)) - factor);
   }
   void readAll(Value operand, double times) {
     double all = model.elements(operand.getType());
@@ -185,7 +198,7 @@ private:
 
   CostModel &model;
   // Of the operation's results:
-  double evaluated = 0, fetched = 0, distinct = 0, own = 0;
+  double evaluated = 0, fetched = 0, distinct = 0, scattered = 0, own = 0;
 };
 
 } // namespace
@@ -197,6 +210,7 @@ void NeedWalk::shareOperands(Operation *op) {
     need.evaluated.share(evaluated);
     need.fetched.share(fetched);
     need.distinct.share(distinct);
+    need.scattered.share(scattered);
   }
 }
 
@@ -214,7 +228,7 @@ void NeedWalk::readBroadcast(BroadcastOp broadcast) {
       break;
     inner *= std::max(model.value(to[i]), 1.0);
   }
-  read(broadcast.getInput(), 1 / inner);
+  readShared(broadcast.getInput(), 1 / inner);
   Need &different = needs[broadcast.getInput()].distinct;
   different.apart =
       std::min(different.apart, model.elements(broadcast.getInput().getType()));
@@ -243,8 +257,13 @@ void NeedWalk::readOperands(Operation *op) {
     for (Value operand : op->getOperands())
       read(operand, std::min(1.0, perElement(operand)));
   } else if (isa<GatherOp, GatherNdOp>(op)) {
+    auto gather = dyn_cast<GatherOp>(op);
+    if (gather &&
+        static_cast<int64_t>(gather.getDim()) == rankOf(gather.getInput()) - 1)
+      scattered = evaluated;
     read(op->getOperand(0), 1);
-    read(op->getOperand(1), perElement(op->getOperand(1)));
+    scattered = 0; // indices lie side by side
+    readShared(op->getOperand(1), perElement(op->getOperand(1)));
   } else if (isa<RopeOp>(op)) {
     read(op->getOperand(0), 2);
     read(op->getOperand(1), 1);
@@ -256,18 +275,21 @@ void NeedWalk::readOperands(Operation *op) {
 }
 
 void NeedWalk::visit(Operation *op, Cost &cost) {
-  evaluated = fetched = distinct = 0;
+  evaluated = fetched = distinct = scattered = 0;
   for (Value result : op->getResults()) {
     const Needs &need = needs[result];
     evaluated = std::max(evaluated, need.evaluated.sum());
     fetched = std::max(fetched, need.fetched.sum());
     distinct = std::max(distinct, need.distinct.sum());
+    scattered = std::max(scattered, need.scattered.sum());
   }
   own = op->getNumResults() ? model.elements(op->getResult(0).getType()) : 0;
   // The kernel computes it once an element, whatever reads it.
   auto hero = dyn_cast<KernelHeroOpInterface>(op);
-  if (hero)
+  if (hero) {
     evaluated = fetched = own;
+    scattered = 0;
+  }
   distinct = std::min(distinct, own);
   cost.productFlops += model.value(productOperations(op));
   cost.otherFlops += evaluated * elementOperations(op);
@@ -302,6 +324,7 @@ Cost CostModel::cost(const OpSet &set) {
   for (Value input : set.inputs) {
     double size = elementBytes(elementTypeOf(input));
     const Needs &need = walk.needs[input];
+    cost.otherFlops += need.scattered.sum() * scatteredLoad;
     double distinct =
         std::min(need.distinct.sum(), elements(input.getType())) * size;
     // What is read again comes from cache when it fits there.

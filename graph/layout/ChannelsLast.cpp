@@ -1,4 +1,5 @@
 #include "graph/layout/ChannelsLast.h"
+#include "graph/layout/FewFeatures.h"
 
 #include "graph/layout/LayoutPasses.h"
 #include "graph/layout/NormChannelsLast.h"
@@ -364,11 +365,16 @@ static LogicalResult repeatOfTranspose(ReshapeOp op,
   return success();
 }
 
-void knapper::populateChannelsLastPatterns(RewritePatternSet &patterns) {
+static LogicalResult unlessPlanes(ConvOp op, PatternRewriter &rewriter) {
+  return prefersPlanes(op) ? failure() : convChannelsLast(op, rewriter);
+}
+
+void knapper::populateChannelsLastPatterns(RewritePatternSet &patterns,
+                                           bool keepPlanes) {
   patterns.add(pointConv, /*benefit=*/3);
   patterns.add(patchConv, /*benefit=*/3);
   patterns.add(spreadConv, /*benefit=*/3);
-  patterns.add(convChannelsLast);
+  patterns.add(keepPlanes ? unlessPlanes : convChannelsLast);
   patterns.add(poolChannelsLast);
   patterns.add(reduceOfTranspose);
   patterns.add(reduceOfUnits);
@@ -387,7 +393,8 @@ static bool isDepthwise(ConvOp op) {
   return op.getGroups() > 1 && filter[channels].isConstant(1);
 }
 
-LogicalResult knapper::useChannelsLast(func::FuncOp function, bool onlyMixing) {
+LogicalResult knapper::useChannelsLast(func::FuncOp function, bool onlyMixing,
+                                       bool keepPlanes) {
   bool found = false;
   function.walk([&](Operation *op) {
     auto conv = dyn_cast<ConvOp>(op);
@@ -399,7 +406,7 @@ LogicalResult knapper::useChannelsLast(func::FuncOp function, bool onlyMixing) {
   populateAlgebraPatterns(patterns);
   populateMovementPatterns(patterns, /*sinkTransposes=*/true);
   populateDotPatterns(patterns);
-  populateChannelsLastPatterns(patterns);
+  populateChannelsLastPatterns(patterns, keepPlanes);
   rewrite(function, std::move(patterns));
   IRRewriter rewriter(function.getContext());
   DominanceInfo dominance(function);

@@ -16,6 +16,8 @@
 //     window, no border cut) is a ts.dot of each pixel with all of the window,
 //     then a rearrangement
 //
+// On CPUs a convolution with few features keeps channels first (FewFeatures.h).
+//
 // A graph without convolutions and pools is left alone; so is, for targets that
 // read such windows as fast either way, one whose convolutions mix no channels.
 //
@@ -30,11 +32,14 @@ class FuncOp;
 
 namespace knapper {
 
-void populateChannelsLastPatterns(mlir::RewritePatternSet &patterns);
+void populateChannelsLastPatterns(mlir::RewritePatternSet &patterns,
+                                  bool keepPlanes = false);
 
 /// The pass: the patterns with those of `simplify` to a fixed point.
 /// `onlyMixing`: where a convolution reads several channels for one.
+/// `keepPlanes`: those that prefer it (FewFeatures.h) keep channels first.
 mlir::LogicalResult useChannelsLast(mlir::func::FuncOp function,
-                                    bool onlyMixing = false);
+                                    bool onlyMixing = false,
+                                    bool keepPlanes = false);
 
 } // namespace knapper

@@ -186,9 +186,13 @@ void PhaseSplit::run() {
   op.erase();
 }
 
-void knapper::splitConvPhases(func::FuncOp function) {
+void knapper::splitConvPhases(func::FuncOp function,
+                              llvm::function_ref<bool(ConvOp)> takes) {
   SmallVector<ConvOp> found;
-  function.walk([&](ConvOp op) { found.push_back(op); });
+  function.walk([&](ConvOp op) {
+    if (!takes || takes(op))
+      found.push_back(op);
+  });
   for (ConvOp op : found)
     if (std::optional<SmallVector<SpreadAxis>> axes = axesOf(op))
       PhaseSplit{OpBuilder(op), op, std::move(*axes)}.run();

@@ -10,7 +10,7 @@
 // multiplied by the zeros between the input's elements. Up to s - 1 outputs
 // before the first are computed and cut off, so that all phases begin at the
 // same input. For targets whose schedules of convolutions read a spread input
-// as it stands (GPUs).
+// as it stands (GPUs), and for few features on CPUs (FewFeatures.h).
 //
 // This is the sub-pixel convolution of Shi et al., "Is the deconvolution layer
 // the same as a convolutional layer?", arXiv:1609.07009.
@@ -18,14 +18,22 @@
 //===----------------------------------------------------------------------===//
 #pragma once
 
+#include "llvm/ADT/STLFunctionalExtras.h"
+
 namespace mlir::func {
 class FuncOp;
+}
+
+namespace knapper::ts {
+class ConvOp;
 }
 
 namespace knapper {
 
 /// Floats in one group with constant borders and without strides or dilations;
 /// others stay, and so does what would have no fewer taps.
-void splitConvPhases(mlir::func::FuncOp function);
+/// `takes`: which ones; null: all.
+void splitConvPhases(mlir::func::FuncOp function,
+                     llvm::function_ref<bool(ts::ConvOp)> takes = nullptr);
 
 } // namespace knapper

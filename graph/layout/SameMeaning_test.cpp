@@ -5,6 +5,7 @@
 #include "graph/fusion/FormKernels.h"
 #include "graph/layout/ChannelsLast.h"
 #include "graph/layout/ConvPhases.h"
+#include "graph/layout/FewFeatures.h"
 #include "graph/layout/GateDots.h"
 #include "graph/layout/MergeReducedDims.h"
 #include "graph/layout/PackFilters.h"
@@ -184,6 +185,11 @@ std::vector<Step> pipeline() {
              RewritePatternSet patterns(f.getContext());
              populateFoldConvPatterns(patterns);
              return applyPatternsGreedily(f, std::move(patterns));
+           }},
+          {"few-features",
+           [](func::FuncOp f) {
+             splitConvPhases(f, phasesPreferPlanes);
+             return mlir::success();
            }},
           {"layout", [](func::FuncOp f) { return useChannelsLast(f); }},
           {"conv-phases",

@@ -416,6 +416,15 @@ for dtype in ["f32", "bf16"]:
          f"high [#ts.dim<0>, #ts.dim<1>] : {t('n', 4, 9, 12)}, {t(6, 4, 3, 3)}",
          t("n", 6, 4, 6), N,
          lambda x, w: np_conv(x, w, [2, 2], [1, 1], [1, 2], [1, 2], [1, 1]), PRODUCT[dtype])
+    # Few features, channels first: lanes are pixels, in blocks of rows.
+    conv("planes", dtype, t("n", 7, 37, 41), t(3, 7, 3, 3), t("n", 3, 37, 41), [1, 1], None, [1, 1], [1, 1], sizes=N)
+    conv("planes of one feature", dtype, t("n", 2, 5, 150), t(1, 2, 7, 5), t("n", 1, 5, 148), [1, 1], None, [3, 0], [3, 2],
+         sizes=N)
+    conv("planes dilated uneven", dtype, t("n", 5, 12, 9), t(8, 5, 3, 2), t("n", 8, 11, 10), [1, 1], [2, 3], [0, 4], [3, 0],
+         sizes=N)
+    conv("planes of phases", dtype, t("n", 6, 9, 33), t(18, 6, 2, 2), t("n", 18, 10, 34), [1, 1], None, [1, 1], [1, 1], sizes=N)
+    conv("planes of any height", dtype, t(2, 3, "h", 21), t(5, 3, 3, 3), t(2, 5, "h", 21), [1, 1], None, [1, 1], [1, 1],
+         sizes=[dict(h=0), dict(h=1), dict(h=29)])
     conv("1d", dtype, t("n", 6, "l"), t(10, 6, 3), t("n", 10, "l"), [1], None, [1], [1],
          sizes=[dict(n=1, l=1), dict(n=2, l=17), dict(n=3, l=64)])
     conv("3d", dtype, t("n", 2, 5, 6, 7), t(3, 2, 2, 2, 2), t("n", 3, 4, 5, 6), [1, 1, 1], sizes=N)

@@ -1,0 +1,74 @@
+// RUN: knapper-opt %s --form-kernels --split-input-file | FileCheck %s
+// What the cost of an element by itself decides.
+
+// Linear resizing: the rows between two rows are made once, the columns read
+// them. In one kernel each element would be four loads of one element.
+// CHECK-LABEL: @resized
+// CHECK: ts.kernel gather
+// CHECK-COUNT-2: ts.gather {{.*}} dim 1
+// CHECK: ts.kernel gather
+// CHECK-COUNT-2: ts.gather {{.*}} dim 2
+!x = tensor<64x32x128xf32>
+!m = tensor<64x64x128xf32>
+!y = tensor<64x64x256xf32>
+func.func @resized(%x: !x, %top: tensor<64xi64>, %bottom: tensor<64xi64>,
+                   %down: !m, %left: tensor<256xi64>, %right: tensor<256xi64>,
+                   %across: !y) -> !y {
+  %0 = ts.gather %x, %top dim 1 : !x, tensor<64xi64>
+  %1 = ts.gather %x, %bottom dim 1 : !x, tensor<64xi64>
+  %2 = ts.mul %1, %down : !m
+  %3 = ts.add %0, %2 : !m
+  %4 = ts.gather %3, %left dim 2 : !m, tensor<256xi64>
+  %5 = ts.gather %3, %right dim 2 : !m, tensor<256xi64>
+  %6 = ts.mul %5, %across : !y
+  %7 = ts.add %4, %6 : !y
+  return %7 : !y
+}
+
+// -----
+
+// A norm reads its rows several times: what is gathered for it is made once.
+// CHECK-LABEL: @gathered_norm
+// CHECK: ts.kernel gather
+// CHECK: ts.gather
+// CHECK: ts.gather
+// CHECK: ts.kernel reduce
+// CHECK: return
+!x = tensor<400x300xf32>
+!y = tensor<400x500xf32>
+func.func @gathered_norm(%x: !x, %left: tensor<500xi64>,
+                         %right: tensor<500xi64>,
+                         %far: tensor<500xi64>) -> !y {
+  %0 = ts.gather %x, %left dim 1 : !x, tensor<500xi64>
+  %1 = ts.gather %x, %right dim 1 : !x, tensor<500xi64>
+  %2 = ts.gather %x, %far dim 1 : !x, tensor<500xi64>
+  %3 = ts.add %0, %1 : !y
+  %4 = ts.add %3, %2 : !y
+  %5 = ts.softmax %4 dim 1 : !y
+  return %5 : !y
+}
+
+// -----
+
+// Rows whose place takes arithmetic: it is scalar in the kernel that reads
+// them, so it is done before, a register of places at a time.
+// CHECK-LABEL: @computed_places
+// CHECK: ts.kernel pointwise
+// CHECK: ts.tanh
+// CHECK: ts.kernel reduce
+// CHECK-NOT: ts.tanh
+// CHECK: ts.gather
+!x = tensor<4000x32xf32>
+!p = tensor<20000x16xf32>
+!i = tensor<20000x16xi64>
+!g = tensor<20000x16x32xf32>
+func.func @computed_places(%x: !x, %at: !p) -> tensor<20000x32xf32> {
+  %0 = ts.exp %at : !p
+  %1 = ts.tanh %0 : !p
+  %2 = ts.mul %1, %at : !p
+  %3 = ts.floor %2 : !p
+  %4 = ts.convert %3 : !p to !i
+  %5 = ts.gather %x, %4 dim 0 : !x, !i
+  %6 = ts.reduce add %5 [1] : !g
+  return %6 : tensor<20000x32xf32>
+}

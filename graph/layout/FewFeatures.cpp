@@ -1,0 +1,82 @@
+#include "graph/layout/FewFeatures.h"
+
+using namespace mlir;
+using namespace knapper;
+using namespace knapper::ts;
+
+/// More fill a register as they are.
+static constexpr int64_t mostFeatures = 8, mostPhases = 36;
+/// Of what one output row reads.
+static constexpr int64_t mostRowBytes = 256 << 10;
+
+static bool allOnes(ArrayRef<int64_t> numbers) {
+  return llvm::all_of(numbers, [](int64_t n) { return n == 1; });
+}
+
+std::optional<PlaneConv> knapper::planeConvOf(ConvOp op) {
+  if (op.getChannelsLast() || op.getStrides().size() != 2 ||
+      op.getGroups() != 1 || !allOnes(op.getStrides()) ||
+      !allOnes(op.getInputDilations()))
+    return std::nullopt;
+  Type element = elementTypeOf(op.getInput());
+  if (!isa<FloatType>(element) || element.isF64() ||
+      element != elementTypeOf(op.getFilter()))
+    return std::nullopt;
+  SmallVector<Dim> in = dimsOf(op.getInput()), filter = dimsOf(op.getFilter()),
+                   out = dimsOf(op.getResult()), low = dimsOf(op.getLow()),
+                   high = dimsOf(op.getHigh());
+  for (Dim dim : {filter[0], filter[1], filter[2], filter[3], in[3], out[3]})
+    if (dim.asConstant().value_or(0) < 1)
+      return std::nullopt;
+  for (Dim border : {low[0], low[1], high[0], high[1]})
+    if (border.asConstant().value_or(-1) < 0)
+      return std::nullopt;
+  PlaneConv p{op};
+  p.features = *filter[0].asConstant();
+  p.channels = *filter[1].asConstant();
+  p.kh = *filter[2].asConstant();
+  p.kw = *filter[3].asConstant();
+  p.dh = op.getDilations()[0];
+  p.dw = op.getDilations()[1];
+  p.lowH = *low[0].asConstant();
+  p.lowW = *low[1].asConstant();
+  p.width = *in[3].asConstant();
+  p.outWidth = *out[3].asConstant();
+  return p;
+}
+
+bool knapper::prefersPlanes(ConvOp op) {
+  std::optional<PlaneConv> p = planeConvOf(op);
+  if (!p || (p->kh == 1 && p->kw == 1))
+    return false;
+  // What phases of a transposed one have become features has more of them.
+  bool few = p->features <= mostFeatures ||
+             (p->features <= mostPhases && p->kh * p->kw <= 4);
+  return few &&
+         4 * p->channels * p->paddedRows(1) * p->paddedWidth() <= mostRowBytes;
+}
+
+bool knapper::phasesPreferPlanes(ConvOp op) {
+  if (op.getChannelsLast() || op.getInputDilations().size() != 2 ||
+      op.getGroups() != 1 || allOnes(op.getInputDilations()))
+    return false;
+  SmallVector<Dim> filter = dimsOf(op.getFilter()), in = dimsOf(op.getInput());
+  std::optional<int64_t> features = filter[0].asConstant(),
+                         channels = filter[1].asConstant(),
+                         width = in[3].asConstant();
+  if (!features || !channels || !width)
+    return false;
+  int64_t phases = 1, rows = 1;
+  bool overlap = false;
+  for (auto [i, spread] : llvm::enumerate(op.getInputDilations())) {
+    std::optional<int64_t> window = filter[i + 2].asConstant();
+    if (!window)
+      return false;
+    phases *= spread;
+    overlap |= *window > spread;
+    rows = i ? rows : llvm::divideCeil(*window, spread);
+  }
+  // Windows that do not overlap are a product (ChannelsLast.h).
+  return overlap && *features * phases <= mostPhases &&
+         4 * *channels * rows * (*width + 8) <= mostRowBytes;
+}
