@@ -2,6 +2,7 @@
 #include "compiler/kernels/UserKernels.h"
 #include "compiler/pipeline/TensorText.h"
 #include "knapper/knapper.h"
+#include "runtime/artefact/WholeFiles.h"
 #include "runtime/base/InputFile.h"
 #include "runtime/base/Text.h"
 #include "llvm/Support/MemoryBuffer.h"
@@ -29,8 +30,23 @@ std::string hashText(const void *data, size_t size) {
   return hex;
 }
 
+/// The state of an open file whose hash takes a while; else of none.
+FileState stateOf(const InputFile &file) {
+  constexpr off_t large = 16 << 20;
+  struct stat info = {};
+  if (fstat(file.descriptor(), &info) != 0 || info.st_size < large)
+    return {};
+  return FileState(info);
+}
+
+/// Of large files once in each of their states: the weights of a model are
+/// read by every start otherwise.
 Expected<std::string> hashFile(const std::string &path) {
   ASSIGN_OR_RETURN(InputFile file, InputFile::open(path));
+  constexpr const char *folder = "hashes";
+  FileState state = stateOf(file);
+  if (std::string kept = state.keptLine(folder); !kept.empty())
+    return kept;
   auto buffer =
       llvm::MemoryBuffer::getOpenFile(file.descriptor(), path, file.bytes(),
                                       /*RequiresNullTerminator=*/false);
@@ -40,7 +56,11 @@ Expected<std::string> hashFile(const std::string &path) {
   if (!buffer)
     return userError("cannot be read: " + buffer.getError().message(), path,
                      "check the path and its permissions");
-  return hashText((*buffer)->getBufferStart(), (*buffer)->getBufferSize());
+  std::string hash =
+      hashText((*buffer)->getBufferStart(), (*buffer)->getBufferSize());
+  if (stateOf(file) == state)
+    state.keepLine(folder, hash);
+  return hash;
 }
 
 /// The build-id of the program or library that this code is in, or how its file

@@ -22,9 +22,11 @@ int64_t nanoseconds(const timespec &time) {
   return int64_t(time.tv_sec) * kSecond + time.tv_nsec;
 }
 
-std::string folder() {
+constexpr size_t kLongestLine = 200;
+
+std::string below(const std::string &folder) {
   std::string base = cacheFolder();
-  return base.empty() ? "" : base + "/whole";
+  return base.empty() ? "" : cat(base, "/", folder);
 }
 
 void dropOldest(const std::string &where, unsigned most) {
@@ -58,13 +60,13 @@ FileState::FileState(const struct stat &info) {
 }
 
 bool FileState::isKnownWhole() const {
-  std::string where = folder();
+  std::string where = below("whole");
   return !name.empty() && !where.empty() &&
          access(cat(where, "/", name).c_str(), F_OK) == 0;
 }
 
 void FileState::markWhole(unsigned most) const {
-  std::string where = folder();
+  std::string where = below("whole");
   if (name.empty() || where.empty() || !makeCacheFolder(where))
     return;
   int fd =
@@ -72,6 +74,42 @@ void FileState::markWhole(unsigned most) const {
   if (fd < 0)
     return;
   close(fd);
+  dropOldest(where, most);
+}
+
+std::string FileState::keptLine(const std::string &folder) const {
+  std::string where = below(folder);
+  if (name.empty() || where.empty())
+    return "";
+  int fd = open(cat(where, "/", name).c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0)
+    return "";
+  std::string line(kLongestLine + 1, '\0');
+  ssize_t size = read(fd, line.data(), line.size());
+  close(fd);
+  // What was cut has no end.
+  if (size <= 0 || line[static_cast<size_t>(size) - 1] != '\n')
+    return "";
+  line.resize(static_cast<size_t>(size) - 1);
+  return line;
+}
+
+void FileState::keepLine(const std::string &folder, const std::string &line,
+                         unsigned most) const {
+  std::string where = below(folder), text = line + "\n";
+  if (name.empty() || where.empty() || line.size() > kLongestLine ||
+      !makeCacheFolder(where))
+    return;
+  // Whole or not at all, whoever else keeps it now.
+  std::string path = cat(where, "/", name), made = cat(path, ".", getpid());
+  int fd = open(made.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  if (fd < 0)
+    return;
+  bool written =
+      write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size());
+  close(fd);
+  if (!written || rename(made.c_str(), path.c_str()) != 0)
+    unlink(made.c_str());
   dropOldest(where, most);
 }
 

@@ -3,7 +3,8 @@
 //
 // A mark is an empty file in cacheFolder()/whole whose name says which file in
 // which state: device, inode, size and the times of its last change. Any write
-// changes them. Without a cache folder nothing is marked.
+// changes them. Without a cache folder nothing is marked. Lines about files are
+// kept likewise, in folders beside it.
 #pragma once
 
 #include <cstdint>
@@ -26,6 +27,15 @@ public:
   /// Marks it. What cannot be written is not marked. The oldest marks go when
   /// there are more than `most`.
   void markWhole(unsigned most = 1000) const;
+
+  /// The line that was kept of the file in this state in a folder of
+  /// cacheFolder(), "" for none.
+  std::string keptLine(const std::string &folder) const;
+  /// Keeps one, of at most 200 bytes, for this and other processes.
+  void keepLine(const std::string &folder, const std::string &line,
+                unsigned most = 1000) const;
+  /// Of no file where the state is not the same.
+  friend bool operator==(const FileState &, const FileState &) = default;
 
 private:
   std::string name; // of the mark; empty: none

@@ -63,6 +63,33 @@ TEST_F(WholeFiles, AStateIsKnownOnceItIsMarked) {
   EXPECT_FALSE(other([](struct stat &s) { ++s.st_ctim.tv_nsec; }));
 }
 
+TEST_F(WholeFiles, ALineIsKeptOfAState) {
+  struct stat info = longUnchanged();
+  FileState state(info);
+  EXPECT_EQ(state.keptLine("lines"), "");
+  state.keepLine("lines", "a hash");
+  EXPECT_EQ(FileState(info).keptLine("lines"), "a hash");
+  EXPECT_EQ(FileState(info).keptLine("others"), "");
+  ++info.st_mtim.tv_nsec;
+  EXPECT_EQ(FileState(info).keptLine("lines"), "");
+  state.keepLine("lines", "another");
+  EXPECT_EQ(state.keptLine("lines"), "another");
+  state.keepLine("lines", std::string(201, 'x'));
+  EXPECT_EQ(state.keptLine("lines"), "another");
+  FileState().keepLine("lines", "nobody's");
+  EXPECT_EQ(FileState().keptLine("lines"), "");
+  // One file: nothing of the writing is left. What was cut is no line.
+  fs::path folder = cache / "knapper" / "lines";
+  std::vector<fs::path> files;
+  for (const auto &entry : fs::directory_iterator(folder))
+    files.push_back(entry.path());
+  ASSERT_EQ(files.size(), 1u);
+  for (const char *damaged : {"anoth", ""}) {
+    std::ofstream(files[0], std::ios::trunc) << damaged;
+    EXPECT_EQ(state.keptLine("lines"), "");
+  }
+}
+
 TEST_F(WholeFiles, WhatHasJustChangedIsNotMarked) {
   struct stat info = longUnchanged();
   info.st_ctim.tv_sec = time(nullptr);

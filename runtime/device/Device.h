@@ -201,6 +201,9 @@ public:
   /// device that another library of the process allocated. Aligned as
   /// DeviceBuffer is not required: the caller looks at that.
   virtual bool addresses(const void *memory) const { return addressesHost(); }
+  /// Whether launches may return before they have run: the caller has time for
+  /// other things until it waits. Where not, they take the caller's own.
+  virtual bool isAsynchronous() const { return false; }
   /// Whether events know when they happened by a clock of the device
   /// (`DeviceEvent::nanosecondsSince`).
   virtual bool timesEvents() const { return false; }

@@ -10,6 +10,7 @@
 #include "runtime/memory/BlockPool.h"
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -80,6 +81,9 @@ struct RunOptions {
   bool onDevice = false;
   /// Ranges in the device's memory, about which the driver is not asked either.
   std::span<const std::span<const std::byte>> deviceMemory = {};
+  /// Called once all commands are the device's, before the run waits for them;
+  /// not where one of them failed. Throws nothing.
+  const std::function<void()> *meanwhile = nullptr;
 };
 
 struct ModuleOptions {

@@ -207,6 +207,7 @@ public:
   }
   bool canRecord() const override { return false; }
   bool hasStreams() const override { return true; }
+  bool isAsynchronous() const override { return true; }
   Status describe(JsonWriter &json, bool) const override {
     json.field("name", "remote");
     return success();

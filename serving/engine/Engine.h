@@ -64,9 +64,10 @@ struct EngineStatistics {
   /// Proposed tokens that were verified, those that were right, and tokens
   /// that a grammar decided alone.
   uint64_t verifiedTokens = 0, acceptedTokens = 0, forcedTokens = 0;
-  uint64_t deviceDraws = 0; ///< tokens drawn where the logits lie
+  uint64_t deviceDraws = 0;   ///< tokens drawn where the logits lie
+  uint64_t preparedSteps = 0; ///< decided while the step before them ran
   /// Processor time of the engine's thread for the view, decision and batch of
-  /// steps, before the device is asked.
+  /// steps.
   uint64_t prepareNanoseconds = 0;
   /// Wall time from the end of a step on the device to the start of the next,
   /// where there was one to do.

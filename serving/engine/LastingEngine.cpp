@@ -120,6 +120,7 @@ private:
           &EngineStatistics::ledgerFaults, &EngineStatistics::verifiedTokens,
           &EngineStatistics::acceptedTokens, &EngineStatistics::forcedTokens,
           &EngineStatistics::deadlinesExceeded, &EngineStatistics::deviceDraws,
+          &EngineStatistics::preparedSteps,
           &EngineStatistics::prepareNanoseconds,
           &EngineStatistics::betweenNanoseconds})
       now.*field += before.*field;

@@ -92,8 +92,9 @@ Expected<uint64_t> LlmEngine::submit(Request request, EventSink sink) {
   TRY(checkRequest(request, settings.limits));
   auto sequence = std::make_unique<Sequence>();
   sequence->tokens = request.prompt;
-  for (int32_t token : request.prompt)
-    ++sequence->counts.prompt[token];
+  if (needsPromptCounts(request.sampling))
+    for (int32_t token : request.prompt)
+      ++sequence->counts.prompt[token];
   sequence->request = std::move(request);
   const Request &given = sequence->request;
   // Of a forced token nobody knows how likely it was.
@@ -162,6 +163,7 @@ void LlmEngine::loop() {
     try {
       endLate();
       if (!step()) {
+        announce();
         flush();
         continue;
       }
@@ -173,6 +175,10 @@ void LlmEngine::loop() {
     ++counters.steps;
     counters.lastStepSeconds = now() - start;
     publishStatistics();
+    // A device that needs no help has its next step first.
+    if (runner->isAsynchronous() && !sequences.empty())
+      continue;
+    announce();
     flush();
   }
   while (!sequences.empty())
@@ -184,6 +190,7 @@ void LlmEngine::loop() {
 void LlmEngine::giveUp() {
   drawAhead.clear();
   drawn.clear();
+  forgetPrepared();
   // A part that was not taken is computed again. The newest one has the least
   // to lose.
   for (auto &[id, sequence] : sequences)
@@ -231,6 +238,8 @@ bool LlmEngine::takeMessages() {
       lastProgress = now();
       lastRun = 0;
     }
+    if (!submitted.empty())
+      forgetPrepared(); // they may come first
     sequences.merge(submitted);
     held = sequences.size();
     forget = std::exchange(forgetting, false);
@@ -248,105 +257,10 @@ bool LlmEngine::takeMessages() {
   return true;
 }
 
-SchedulerState LlmEngine::view() {
-  SchedulerState state;
-  state.budget = settings.maxBatchedTokens;
-  state.blockTokens = settings.blockTokens;
-  state.available = cache.available();
-  state.maxSequences = settings.maxSequences;
-  for (auto &[id, sequence] : sequences) {
-    SequenceView view;
-    view.id = id;
-    view.priority = sequence->request.priority;
-    view.tokens = sequence->length();
-    view.computed = sequence->computed;
-    view.blocks = static_cast<int32_t>(sequence->blocks.blocks.size());
-    view.proposed = static_cast<int32_t>(sequence->proposed.size());
-    (sequence->running ? state.running : state.waiting).push_back(view);
-  }
-  // Only those that may be admitted are looked up in the prefix cache.
-  auto room = static_cast<size_t>(std::max<int64_t>(
-      0, settings.maxSequences - static_cast<int64_t>(state.running.size())));
-  std::stable_sort(state.waiting.begin(), state.waiting.end(),
-                   [](const SequenceView &a, const SequenceView &b) {
-                     return a.priority < b.priority;
-                   });
-  state.waiting.resize(std::min(state.waiting.size(), room));
-  for (SequenceView &view : state.waiting) {
-    const Sequence &sequence = *sequences[view.id];
-    if (sequence.request.promptLogprobs && !sequence.admitted)
-      continue; // every position's logits are wanted
-    KvCache::Hit hit = cache.look(sequence.tokens);
-    view.hitBlocks = hit.blocks;
-    view.hitIdle = hit.idle;
-  }
-  return state;
-}
-
-void LlmEngine::admit(Sequence &sequence) {
-  sequence.running = true;
-  sequence.drafted = 0;
-  if (!sequence.request.promptLogprobs || sequence.admitted)
-    sequence.computed =
-        cache.adopt(sequence.tokens, sequence.blocks) * settings.blockTokens;
-  if (!sequence.admitted) {
-    sequence.admitted = true;
-    sequence.cachedTokens = sequence.computed;
-    counters.cachedTokens += static_cast<uint64_t>(sequence.computed);
-    std::lock_guard lock(mutex);
-    --queued;
-  }
-}
-
-void LlmEngine::preempt(Sequence &sequence) {
-  cache.release(sequence.blocks);
-  sequence.computed = 0;
-  sequence.running = false;
-  sequence.drafted = 0;
-  sequence.proposed.clear();
-  ++counters.preemptions;
-}
-
-void LlmEngine::addPart(Sequence &sequence, int32_t tokens, int32_t proposed) {
-  // The prefix cache may have more or less of it than when it was looked at.
-  tokens = std::min(tokens, sequence.length() - sequence.computed);
-  int32_t end = sequence.computed + tokens;
-  if (end < sequence.length())
-    proposed = 0;
-  if (tokens <= 0 ||
-      !cache.grow(sequence.blocks, cache.blocksFor(end + proposed)))
-    return;
-  Part part{&sequence, tokens, proposed,
-            static_cast<int64_t>(batch.rows.size()), 0};
-  auto row = static_cast<int32_t>(parts.size());
-  for (int32_t p = sequence.computed; p < end + proposed; ++p) {
-    int32_t token = p < sequence.length()
-                        ? sequence.tokens[p]
-                        : sequence.proposed[p - sequence.length()];
-    batch.add(token, p, row, sequence.blocks.blocks[p / settings.blockTokens],
-              p % settings.blockTokens);
-    bool wanted =
-        p + 1 >= sequence.length() ||
-        (sequence.request.promptLogprobs &&
-         p + 1 < static_cast<int32_t>(sequence.request.prompt.size()));
-    if (wanted)
-      batch.rows.push_back(static_cast<int32_t>(batch.tokens.size()) - 1);
-  }
-  part.rows = static_cast<int64_t>(batch.rows.size()) - part.firstRow;
-  parts.push_back(part);
-}
-
-void LlmEngine::propose() {
-  std::vector<Sequence *> decoding;
-  int32_t others = 0;
-  for (auto &[id, sequence] : sequences) {
-    if (sequence->decodes())
-      decoding.push_back(sequence.get());
-    else
-      others += sequence->length() - sequence->computed;
-  }
-  others = std::min(others, settings.maxBatchedTokens);
-  speculator.propose(decoding, others, cache, settings.maxBatchedTokens);
+void LlmEngine::whileItRuns() {
+  announce();
+  flush();
+  prepare();
 }
 
 bool LlmEngine::step() {
@@ -355,42 +269,25 @@ bool LlmEngine::step() {
   if (speculator.isOn())
     propose();
   uint64_t began = threadNanoseconds();
-  SchedulerState state = view();
-  StepDecision decision = scheduleStep(state);
-  if (settings.record)
-    settings.record->write(state, decision);
-  for (uint64_t id : decision.preempted)
-    preempt(*sequences[id]);
-  for (uint64_t id : decision.admitted)
-    admit(*sequences[id]);
-  batch.clear();
-  parts.clear();
-  for (const StepDecision::Part &part : decision.parts)
-    addPart(*sequences[part.id], part.tokens, part.proposed);
-  if (parts.empty()) {
-    // Only lost blocks bring this about: the oldest would wait for ever.
-    if (decision.preempted.empty() && decision.admitted.empty())
-      finish(*sequences.begin()->second, FinishReason::error,
-             deviceError("the pool of keys and values has no room for it",
-                         "engine", "a larger pool"));
+  bool ready = usePrepared() || decide();
+  if (!ready)
     return false;
-  }
-  std::vector<const std::vector<int32_t> *> lists;
-  bool decodes = true;
-  for (const Part &part : parts) {
-    lists.push_back(&part.sequence->blocks.blocks);
-    decodes &= part.tokens == 1;
-  }
-  batch.setTable(lists);
   counters.prepareNanoseconds += threadNanoseconds() - began;
+  std::vector<Part> &parts = current.parts;
+  bool decodes = std::all_of(parts.begin(), parts.end(),
+                             [](const Part &part) { return part.tokens == 1; });
   double start = now();
   if (lastRun > 0)
     counters.betweenNanoseconds +=
         static_cast<uint64_t>((start - lastRun) * 1e9);
-  Status status = runner->run(batch);
+  Status status;
+  {
+    KvCache::RunningStep noneIsFreed(cache);
+    status = runner->run(current.batch, &meanwhile);
+  }
   lastRun = now();
   if (decodes)
-    speculator.learn(static_cast<int32_t>(batch.tokens.size()),
+    speculator.learn(static_cast<int32_t>(current.batch.tokens.size()),
                      lastRun - start);
   if (!status) {
     // What the blocks hold now is not known: nothing is published.
@@ -419,26 +316,23 @@ bool LlmEngine::step() {
   return true;
 }
 
-void LlmEngine::describe(Sequence &sequence, Event &event) const {
-  event.request = sequence.id;
-  event.cachedTokens = sequence.cachedTokens;
-  event.prompt = std::move(sequence.promptLogprobs);
-  sequence.promptLogprobs.clear();
-}
-
-void LlmEngine::sendTokens(Sequence &sequence) {
-  Event event;
-  event.tokens = std::move(sequence.unsent);
-  sequence.unsent.clear();
-  describe(sequence, event);
-  post(sequence.sink, std::move(event));
-}
-
-void LlmEngine::post(std::shared_ptr<const EventSink> sink, Event event) {
+Event &LlmEngine::post(Sequence &sequence) {
   // Where requests end by the hundred outside of steps.
   if (posted.size() == posted.capacity())
     flush();
-  posted.push_back({std::move(sink), std::move(event)});
+  EventSender::Item &item = posted.emplace_back();
+  item.sink = sequence.sink;
+  item.event.request = sequence.id;
+  item.event.cachedTokens = sequence.cachedTokens;
+  item.event.tokens = std::exchange(sequence.unsent, {});
+  item.event.prompt = std::exchange(sequence.promptLogprobs, {});
+  return item.event;
+}
+
+void LlmEngine::announce() {
+  for (auto &[id, sequence] : sequences)
+    if (!sequence->unsent.empty())
+      post(*sequence);
 }
 
 void LlmEngine::flush() {
@@ -451,22 +345,20 @@ void LlmEngine::flush() {
 
 void LlmEngine::finish(Sequence &sequence, FinishReason reason, Error error) {
   cache.release(sequence.blocks);
+  if (sequence.preparedPart >= 0)
+    next.parts[static_cast<size_t>(sequence.preparedPart)].sequence = nullptr;
   counters.finished +=
       reason == FinishReason::stop || reason == FinishReason::length;
   counters.failed += reason == FinishReason::error;
   counters.cancelled += reason == FinishReason::cancelled;
-  Event event;
+  Event &event = post(sequence);
   event.finish = reason;
   event.error = std::move(error);
-  event.tokens = std::move(sequence.unsent);
-  describe(sequence, event);
-  std::shared_ptr<const EventSink> sink = std::move(sequence.sink);
   if (!sequence.admitted) {
     std::lock_guard lock(mutex);
     --queued;
   }
   sequences.erase(sequence.id);
-  post(std::move(sink), std::move(event));
 }
 
 void LlmEngine::checkLedger() {

@@ -1,8 +1,9 @@
 // The engine over a compiled decoder. One thread owns all that changes:
 // sequences, blocks, the step's numbers. Others only put requests and
-// cancellations into a bounded queue. While a step runs nothing of that
-// changes: the events of the last step are sent meanwhile, by a thread that has
-// only them.
+// cancellations into a bounded queue. While a step runs on a device of its own,
+// the thread posts the events of the step before, which another one sends, and
+// prepares the step behind it: sequences may get blocks then, and nothing is
+// freed, admitted or ended.
 #pragma once
 
 #include "serving/engine/DrawAhead.h"
@@ -45,17 +46,31 @@ public:
   void forgetStatistics();
 
 private:
+  /// How far a sequence is.
+  struct Place {
+    int32_t computed, length;
+    friend bool operator==(const Place &, const Place &) = default;
+  };
   struct Part {
-    Sequence *sequence;
+    Sequence *sequence;       ///< null: it has ended since
+    Place from;               ///< before the step
     int32_t tokens, proposed; ///< computed; of them, behind its own
     int64_t firstRow, rows;   ///< of the logits
+    /// Of the batch's tokens, the one that was not drawn yet; -1: none.
+    int64_t unknown = -1;
     std::optional<size_t> ahead = {}; ///< of `drawAhead`
     std::optional<Token> token = {};  ///< drawn on the device
-    bool ends() const {
-      return sequence->computed + tokens == sequence->length();
-    }
+    /// Whether a token is drawn behind it.
+    bool ends() const { return from.computed + tokens == from.length; }
     /// Of the logits behind the last token.
     int64_t nextRow() const { return firstRow + rows - 1 - proposed; }
+  };
+  /// What a step computes, and why.
+  struct Step {
+    StepBatch batch;
+    std::vector<Part> parts;
+    SchedulerState state;
+    StepDecision decision;
   };
 
   void loop();
@@ -69,13 +84,31 @@ private:
   void fail(Sequence &sequence, Error error);
   /// Takes what was submitted and cancelled meanwhile; false: the end.
   bool takeMessages();
-  SchedulerState view();
   /// One step; false if nothing could be done.
   bool step();
+  /// Fills `current`; false: there is nothing to compute.
+  bool decide();
+  /// What is left to do while the device computes.
+  void whileItRuns();
+  /// Decides the step behind the one that runs, for as much as is known of it:
+  /// in `next`, which `usePrepared` makes the current one.
+  void prepare();
+  bool decideNext();
+  /// Fills in what was drawn since, and leaves out who has ended; false: too
+  /// much is otherwise than was expected.
+  bool usePrepared();
+  void forgetPrepared();
+  /// Where the step that runs leaves the sequence, unless its answer is certain
+  /// to end there.
+  std::optional<Place> placeBehind(const Sequence &sequence,
+                                   const Part *part) const;
+  template <typename PlaceOf> SchedulerState view(PlaceOf &&placeOf);
   void admit(Sequence &sequence);
   void preempt(Sequence &sequence);
   /// Adds a part to the batch, if its blocks are there.
-  void addPart(Sequence &sequence, int32_t tokens, int32_t proposed);
+  void addPart(Step &step, Sequence &sequence, Place from, int32_t tokens,
+               int32_t proposed);
+  static void addTable(Step &step);
   void propose();
   void take(const Part &part);
   /// Fetches what is drawn from and begins to draw, of all parts at once.
@@ -111,17 +144,17 @@ private:
   void publish(Sequence &sequence);
   /// Ends a sequence whose grammar lets nothing follow; false: it goes on.
   bool endsHere(Sequence &sequence, const GrammarCursor::Next &next);
-  /// Posts what was drawn, once it is known whether the text goes on.
+  /// Ends the texts that cannot go on behind what was drawn.
   void settle();
-  void post(std::shared_ptr<const EventSink> sink, Event event);
+  /// Posts what was drawn.
+  void announce();
+  /// An event to be sent, of the sequence.
+  Event &post(Sequence &sequence);
   /// Has what was posted sent; whoever gets it sees its effect on `statistics`.
   void flush();
   bool stops(const Sequence &sequence, int32_t token) const;
   /// Its last event has what is `unsent`.
   void finish(Sequence &sequence, FinishReason reason, Error error = {});
-  /// Moves into an event what every one of the sequence says.
-  void describe(Sequence &sequence, Event &event) const;
-  void sendTokens(Sequence &sequence);
   void checkLedger();
   void publishStatistics();
 
@@ -130,10 +163,13 @@ private:
   KvCache cache;
   MaskWorkers masks; ///< before the sequences, which use it
   DrawAhead drawAhead{masks};
+  const std::function<void()> meanwhile = [this] { whileItRuns(); };
   Speculator speculator;
   std::map<uint64_t, std::unique_ptr<Sequence>> sequences; ///< not finished
-  StepBatch batch;
-  std::vector<Part> parts;
+  Step current, next;
+  bool prepared = false;         ///< `next` is
+  size_t preparedSequences = 0;  ///< that there were then
+  bool preparedWaiting = false;  ///< some of them did not run
   std::vector<Sequence *> drawn; ///< in this step, not settled
   EngineStatistics counters;     ///< of the engine's thread
   bool doubtful = false;         ///< the device failed a request

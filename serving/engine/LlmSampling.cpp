@@ -12,7 +12,7 @@ namespace knapper::serving {
 
 void LlmEngine::beginDraws() {
   std::vector<Part *> drawing;
-  for (Part &part : parts)
+  for (Part &part : current.parts)
     if (part.ends() && part.sequence->request.maxTokens != 0 &&
         (part.sequence->grammar || !wantsBest(*part.sequence, part.nextRow())))
       drawing.push_back(&part);
@@ -294,7 +294,8 @@ bool LlmEngine::commit(Sequence &sequence, Token token) {
     return false;
   }
   sequence.tokens.push_back(token.id);
-  ++sequence.counts.answer[token.id];
+  if (needsAnswerCounts(sequence.request.sampling))
+    ++sequence.counts.answer[token.id];
   sequence.unsent.push_back(std::move(token));
   return true;
 }
@@ -306,7 +307,7 @@ void LlmEngine::publish(Sequence &sequence) {
   size_t published = sequence.blocks.nodes.size();
   if (sequence.drafted > 0)
     before = sequence.blocks.blocks;
-  cache.publish(
+  sequence.movedBlocks |= cache.publish(
       std::span(sequence.tokens).first(static_cast<size_t>(sequence.computed)),
       sequence.blocks);
   // Another sequence's block need not have the draft model's keys.
@@ -339,10 +340,9 @@ void LlmEngine::settle() {
         finish(*sequence, FinishReason::error, outcome.takeError());
         continue;
       }
-      if ((*outcome)->forced.empty() && endsHere(*sequence, (*outcome)->next))
-        continue;
+      if ((*outcome)->forced.empty())
+        endsHere(*sequence, (*outcome)->next);
     }
-    sendTokens(*sequence);
   }
 }
 

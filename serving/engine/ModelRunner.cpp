@@ -113,7 +113,8 @@ Status ModelRunner::reserveLogits(int64_t rows) {
   return success();
 }
 
-Status ModelRunner::run(const StepBatch &given) {
+Status ModelRunner::run(const StepBatch &given,
+                        const std::function<void()> *meanwhile) {
   fetchedRows.clear();
   const StepBatch &batch = rounded(given);
   auto count = static_cast<int64_t>(batch.tokens.size()),
@@ -167,6 +168,8 @@ Status ModelRunner::run(const StepBatch &given) {
     inputs.insert(inputs.end(), weights->tensors().begin(),
                   weights->tensors().end());
   RunOptions options;
+  if (isAsynchronous())
+    options.meanwhile = meanwhile;
   std::array<std::span<const std::byte>, 3> own;
   if (apart) {
     own[0] = {static_cast<const std::byte *>(memory), memoryBytes};

@@ -47,8 +47,11 @@ public:
          bool bestTokens, std::unique_ptr<DeviceWeights> weights = nullptr);
   ~ModelRunner();
 
-  /// Computes the step.
-  Status run(const StepBatch &batch);
+  /// Computes the step. `meanwhile` is called while the device does, if it does
+  /// so beside the caller (`isAsynchronous`), and throws nothing.
+  Status run(const StepBatch &batch,
+             const std::function<void()> *meanwhile = nullptr);
+  bool isAsynchronous() const { return device->isAsynchronous(); }
   /// Copies the logits of these rows of the step, in ascending order, to the
   /// host, where the device has memory of its own.
   Status fetch(std::span<const int64_t> rows);

@@ -16,7 +16,7 @@ struct Sequence {
   uint64_t id = 0;
   Request request;
   std::shared_ptr<const EventSink> sink; ///< shared with events under way
-  std::vector<int32_t> tokens; ///< prompt, then answer
+  std::vector<int32_t> tokens;           ///< prompt, then answer
   TokenCounts counts;
   BlockList blocks;
   int32_t computed = 0;
@@ -34,6 +34,11 @@ struct Sequence {
   AcceptanceRate acceptance;
   std::vector<int32_t> proposed; ///< to follow `tokens`, for this step
   int32_t drafted = 0; ///< tokens of which the draft model has the keys
+
+  /// Its part of the step that is prepared; -1: none.
+  int32_t preparedPart = -1;
+  /// Some of its blocks became others since the step was prepared.
+  bool movedBlocks = false;
 
   int32_t length() const { return static_cast<int32_t>(tokens.size()); }
   int32_t answer() const {

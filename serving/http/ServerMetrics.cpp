@@ -86,6 +86,9 @@ std::string ServerMetrics::text(const EngineStatistics &engine,
   wholeRequest.appendTo(text, "knapper_request_seconds",
                         "From a request's arrival to the end of its answer.");
   count("knapper_engine_steps_total", "Steps of the engine.", engine.steps);
+  count("knapper_engine_prepared_steps_total",
+        "Steps that were decided while the step before them ran.",
+        engine.preparedSteps);
   add("knapper_engine_prepare_seconds_total",
       "Processor time in which steps were decided and written down.", "counter",
       static_cast<double>(engine.prepareNanoseconds) * 1e-9);

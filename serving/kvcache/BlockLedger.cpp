@@ -98,7 +98,9 @@ bool BlockLedger::release(int32_t block) {
   if (!entry || entry->state != State::owned || entry->owners < 1)
     return fault(block);
   note(block);
-  if (--entry->owners == 0)
+  if (--entry->owners == 0 && stepRuns)
+    return fault(block);
+  if (entry->owners == 0)
     become(block, entry->published ? State::cached : State::free);
   return true;
 }

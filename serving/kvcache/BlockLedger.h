@@ -6,7 +6,8 @@
 //   quarantined  something was wrong with it; never given out again
 //
 // A call that does not fit the state of a block (released twice, given out and
-// still free) quarantines the block and counts a fault; the process goes on.
+// still free, freed while a step runs) quarantines the block and counts a
+// fault; the process goes on.
 // Used by one thread.
 #pragma once
 
@@ -32,8 +33,12 @@ public:
   std::optional<int32_t> take();
   /// One owner more of an owned or cached block.
   bool retain(int32_t block);
-  /// One owner less.
+  /// One owner less. The last one may not go while a step runs, which may
+  /// still write the block.
   bool release(int32_t block);
+  /// Around each step of the device.
+  void beginStep() { stepRuns = true; }
+  void endStep() { stepRuns = false; }
   /// An owned block enters the prefix cache.
   bool publish(int32_t block);
   /// A block leaves the prefix cache.
@@ -61,6 +66,7 @@ private:
   std::vector<Entry> entries;
   std::vector<int32_t> freeList, changes;
   int32_t cachedCount = 0, ownedCount = 0, quarantinedCount = 0;
+  bool stepRuns = false;
   uint64_t faultCount = 0;
 };
 

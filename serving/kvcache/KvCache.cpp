@@ -59,10 +59,11 @@ bool KvCache::grow(BlockList &list, int32_t count) {
   return true;
 }
 
-void KvCache::publish(std::span<const int32_t> tokens, BlockList &list) {
-  if (!prefixes)
-    return;
+bool KvCache::publish(std::span<const int32_t> tokens, BlockList &list) {
   size_t full = tokens.size() / static_cast<size_t>(blockTokens);
+  if (!prefixes || full <= list.nodes.size())
+    return false;
+  bool changed = false;
   list.nodes.reserve(std::min(full, list.blocks.size()));
   for (size_t i = list.nodes.size(); i < full && i < list.blocks.size(); ++i) {
     PrefixTrie::Node parent = i == 0 ? PrefixTrie::root : list.nodes[i - 1];
@@ -79,10 +80,12 @@ void KvCache::publish(std::span<const int32_t> tokens, BlockList &list) {
       ledger.retain(known);
       ledger.release(mine);
       list.blocks[i] = known;
+      changed = true;
     }
     trie.use(node);
     list.nodes.push_back(node);
   }
+  return changed;
 }
 
 void KvCache::release(BlockList &list) {

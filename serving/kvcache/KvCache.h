@@ -36,10 +36,24 @@ public:
   int32_t adopt(std::span<const int32_t> tokens, BlockList &list);
   /// More blocks, up to `count`; false (and as before) if there are too few.
   bool grow(BlockList &list, int32_t count);
-  /// Enters the full blocks of these tokens, whose keys are all computed.
-  void publish(std::span<const int32_t> tokens, BlockList &list);
+  /// Enters the full blocks of these tokens, whose keys are all computed. True:
+  /// where another sequence was first, the list has its blocks now.
+  bool publish(std::span<const int32_t> tokens, BlockList &list);
   void release(BlockList &list);
 
+  /// While a step runs: see BlockLedger::release.
+  class RunningStep {
+  public:
+    explicit RunningStep(KvCache &cache) : ledger(cache.ledger) {
+      ledger.beginStep();
+    }
+    RunningStep(const RunningStep &) = delete;
+    RunningStep &operator=(const RunningStep &) = delete;
+    ~RunningStep() { ledger.endStep(); }
+
+  private:
+    BlockLedger &ledger;
+  };
   /// See BlockLedger::check.
   std::vector<int32_t> check() { return ledger.check(); }
   const BlockLedger &blocks() const { return ledger; }

@@ -48,6 +48,22 @@ TEST(BlockLedger, MisuseIsQuarantinedAndCounted) {
   EXPECT_TRUE(ledger.check().empty());
 }
 
+TEST(BlockLedger, NoBlockIsFreedWhileAStepRuns) {
+  BlockLedger ledger(3);
+  int32_t a = *ledger.take(), b = *ledger.take();
+  EXPECT_TRUE(ledger.retain(a));
+  ledger.beginStep();
+  EXPECT_TRUE(ledger.take()) << "nobody writes to a free one";
+  EXPECT_TRUE(ledger.release(a)) << "it has another owner";
+  EXPECT_FALSE(ledger.release(b));
+  ledger.endStep();
+  EXPECT_EQ(ledger.numQuarantined(), 1);
+  EXPECT_EQ(ledger.faults(), 1u);
+  EXPECT_TRUE(ledger.release(a));
+  EXPECT_EQ(ledger.numFree(), 1);
+  EXPECT_TRUE(ledger.check().empty());
+}
+
 TEST(KvCache, SharesFullBlocksOfEqualTokens) {
   KvCache cache(8, 16, true);
   std::vector<int32_t> tokens = line(40);

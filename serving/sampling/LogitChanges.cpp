@@ -9,11 +9,18 @@ static bool penalises(const SamplingOptions &options) {
   return options.frequencyPenalty != 0 || options.presencePenalty != 0;
 }
 
+bool needsPromptCounts(const SamplingOptions &options) {
+  return repeats(options);
+}
+bool needsAnswerCounts(const SamplingOptions &options) {
+  return repeats(options) || penalises(options);
+}
+
 size_t mostLogitChanges(const SamplingOptions &options,
                         const TokenCounts &counts) {
-  bool repeated = repeats(options);
-  return options.bias.size() + (repeated ? counts.prompt.size() : 0) +
-         (repeated || penalises(options) ? counts.answer.size() : 0);
+  return options.bias.size() +
+         (needsPromptCounts(options) ? counts.prompt.size() : 0) +
+         (needsAnswerCounts(options) ? counts.answer.size() : 0);
 }
 
 std::vector<LogitChange> logitChanges(const SamplingOptions &options,

@@ -8,7 +8,8 @@
 
 namespace knapper::serving {
 
-/// How often a sequence has each token: what penalties look at.
+/// How often a sequence has each token: what penalties look at. Empty where
+/// they do not.
 struct TokenCounts {
   std::unordered_map<int32_t, int32_t> prompt, answer;
 };
@@ -24,6 +25,10 @@ struct LogitChange {
     return (logit > 0 ? logit / repetition : logit * repetition) - penalty;
   }
 };
+
+/// Whether it matters how often the prompt, the answer has a token.
+bool needsPromptCounts(const SamplingOptions &options);
+bool needsAnswerCounts(const SamplingOptions &options);
 
 /// No more than so many, without making them.
 size_t mostLogitChanges(const SamplingOptions &options,

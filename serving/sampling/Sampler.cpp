@@ -5,6 +5,7 @@
 #include "serving/sampling/Philox.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -17,13 +18,25 @@ constexpr float kNever = -std::numeric_limits<float>::infinity();
 
 /// The largest logit; NaN if any is NaN or +inf, -inf if all are.
 float largestOf(std::span<const float> logits) {
-  float largest = kNever;
-  bool broken = false;
-  for (float logit : logits) {
-    largest = logit > largest ? logit : largest;
-    broken |= !(logit < std::numeric_limits<float>::infinity());
-  }
-  return broken ? std::numeric_limits<float>::quiet_NaN() : largest;
+  // Of each lane by itself, so that the compiler makes vectors of them.
+  constexpr size_t lanes = 16;
+  std::array<float, lanes> most;
+  most.fill(kNever);
+  std::array<int32_t, lanes> broken{};
+  auto look = [&](size_t lane, float logit) {
+    most[lane] = logit > most[lane] ? logit : most[lane];
+    broken[lane] |= !(logit < std::numeric_limits<float>::infinity());
+  };
+  size_t i = 0;
+  for (; i + lanes <= logits.size(); i += lanes)
+    for (size_t lane = 0; lane < lanes; ++lane)
+      look(lane, logits[i + lane]);
+  for (; i < logits.size(); ++i)
+    look(0, logits[i]);
+  bool isBroken = std::any_of(broken.begin(), broken.end(),
+                              [](int32_t lane) { return lane != 0; });
+  return isBroken ? std::numeric_limits<float>::quiet_NaN()
+                  : *std::max_element(most.begin(), most.end());
 }
 
 double logSum(std::span<const float> logits, float largest,
@@ -63,8 +76,19 @@ bool changeLogits(std::span<float> logits, const SamplingOptions &options,
   return !changes.empty();
 }
 
-size_t greedy(std::span<const float> logits) {
-  return static_cast<size_t>(std::max_element(logits.begin(), logits.end()) -
+/// The first of the largest ones.
+size_t greedy(std::span<const float> logits, float largest) {
+  constexpr size_t together = 64;
+  size_t from = 0;
+  for (; from + together <= logits.size(); from += together) {
+    int32_t found = 0;
+    for (size_t i = 0; i < together; ++i)
+      found |= logits[from + i] == largest;
+    if (found)
+      break;
+  }
+  return static_cast<size_t>(std::find(logits.begin() + static_cast<long>(from),
+                                       logits.end(), largest) -
                              logits.begin());
 }
 
@@ -194,7 +218,7 @@ Expected<Token> sampleToken(std::span<float> logits,
   if (!(largest > kNever))
     return broken();
   size_t place = options.temperature <= 0
-                     ? greedy(logits)
+                     ? greedy(logits, largest)
                      : drawPlace(logits, options, largest, position);
   token.id = tokens.empty() ? static_cast<int32_t>(place) : tokens[place];
   if (topLogprobs >= 0)

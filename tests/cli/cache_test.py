@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import stat
 import subprocess
+import time
 
 import numpy as np
 import onnx
@@ -50,6 +53,42 @@ def test_external_data_is_part_of_the_key(tool, tmp_path):
     assert not from_cache(tool, "e.onnx")
     explained = json.loads(tool("cache", "explain", "e.onnx", "--json"))
     assert explained["cached"]
+
+
+def test_hashes_of_large_files_are_kept_until_they_change(tool, tmp_path):
+    """Of a file that has been quiet for two seconds, whatever its times are set to afterwards."""
+    weights = np.zeros((2200, 2000), np.float32)  # 17 MB
+    weights[0, 0] = 1
+    graph = onnx.helper.make_graph(
+        [onnx.helper.make_node("MatMul", ["x", "w"], ["y"])], "g",
+        [onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [1, 2200])],
+        [onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [1, 2000])],
+        [onnx.numpy_helper.from_array(weights, "w")])  # fmt: skip
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)]), tmp_path / "big.onnx",
+              save_as_external_data=True, location="big.data")  # fmt: skip
+    hashes = tmp_path / "cache" / "knapper" / "hashes"
+    assert not from_cache(tool, "big.onnx")
+    assert not hashes.exists()
+    time.sleep(2.2)
+    assert from_cache(tool, "big.onnx")
+    (kept,) = hashes.iterdir()
+    assert re.fullmatch("[0-9a-f]{32}\n", kept.read_text())
+    assert from_cache(tool, "big.onnx")
+    # What is kept is what is used.
+    line = kept.read_text()
+    kept.write_text("0" * 32 + "\n")
+    assert not from_cache(tool, "big.onnx")
+    kept.write_text(line)
+    data = tmp_path / "big.data"
+    before = data.stat()
+    with open(data, "r+b") as file:
+        file.seek(before.st_size // 2)
+        file.write(b"\1")
+    os.utime(data, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert not from_cache(tool, "big.onnx")
+    time.sleep(2.2)
+    assert from_cache(tool, "big.onnx")
+    assert len(list(hashes.iterdir())) == 2
 
 
 def test_explain_names_the_difference(tool, model):

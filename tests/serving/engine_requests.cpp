@@ -148,8 +148,8 @@ Json jsonOf(const Answers::Answer &given, double start) {
   return answer;
 }
 
-/// Allows the tokens that are as the one before, modulo `step`; the text may end
-/// nowhere.
+/// Allows the tokens that are as the one before, modulo `step`; the text may
+/// end nowhere.
 class EveryToken final : public TokenGrammar {
 public:
   EveryToken(uint32_t step, uint32_t vocabulary)
@@ -166,8 +166,7 @@ private:
         : step(step), vocabulary(vocabulary) {}
     Expected<Next> next(bool ends) override {
       mask.assign((vocabulary + 31) / 32, 0);
-      for (uint32_t t = last % step; t < vocabulary;
-           t += step)
+      for (uint32_t t = last % step; t < vocabulary; t += step)
         mask[t / 32] |= uint32_t(1) << t % 32;
       return Next{mask, true, false};
     }
@@ -318,6 +317,7 @@ int run(const char *folder, const char *path) {
   EngineStatistics s = (*engine)->statistics();
   result["statistics"] = {
       {"steps", s.steps},
+      {"prepared", s.preparedSteps},
       {"prepare_us", static_cast<double>(s.prepareNanoseconds) * 1e-3},
       {"between_us", static_cast<double>(s.betweenNanoseconds) * 1e-3},
       {"verified", s.verifiedTokens},

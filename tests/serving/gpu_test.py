@@ -172,6 +172,21 @@ def test_chunks_prefixes_and_preemption(wide_models, dtype):
                 assert max(logprobs) < (1e-3 if dtype == "f32" else 0.15)
 
 
+@needs_gpu
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+def test_prepared_steps_change_nothing(wide_models, dtype):
+    """Steps that are prepared while the one before runs, beside steps that are not: sums depend on the rows of a step, its tokens nearly never."""
+    model = wide_models("llama")
+    group = requests(24, 40, out=40, top_logprobs=2) + [dict(prompt=engine_test.drawn_prompt(50 + i, 20 + i), max_tokens=10 + i, temperature=1, seed=i) for i in range(8)]
+    plain, prepared = engine_test.plain_and_prepared(model, [[group[0]], [group[-1]]], target="cuda", dtype=dtype)
+    assert engine_test.same_bits(plain["groups"][0], prepared["groups"][0]) and engine_test.same_bits(plain["groups"][1], prepared["groups"][1])
+    plain, prepared = engine_test.plain_and_prepared(model, [group], target="cuda", dtype=dtype)
+    equal = sum(a["tokens"] == b["tokens"] for a, b in zip(plain["groups"][0], prepared["groups"][0], strict=True))
+    assert equal >= 0.9 * len(group)
+    if dtype == "f32":
+        engine_test.check(model, group[:24], prepared["groups"][0][:24])
+
+
 def test_without_a_gpu_the_error_says_so(models):  # noqa: F811
     if gpus():
         pytest.skip("a GPU is here")

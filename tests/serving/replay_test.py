@@ -37,6 +37,18 @@ def test_every_decision_is_equal(recorded):
     assert done.stdout == f"{steps} steps, all decisions equal\n"
 
 
+def test_decisions_of_prepared_steps_are_equal(models, tmp_path):  # noqa: F811
+    """Their states are what was expected while the step before ran; each step has one line, prepared or not."""
+    path = tmp_path / "steps"
+    requests = [dict(prompt=drawn_prompt(i, 50), max_tokens=30 + i, priority=i % 2, cancel=i == 5) for i in range(12)]
+    block = 3 * 2 * 2 * 16 * 12 * 4
+    result = models("llama").run([requests], kv_memory=30 * block, max_batched_tokens=24, remote=True, record=str(path))
+    assert result["statistics"]["prepared"] > 20
+    done = replay(path)
+    assert done.returncode == 0 and "all decisions equal" in done.stdout, done
+    assert len(path.read_text().splitlines()) - 1 >= result["statistics"]["steps"]
+
+
 def test_another_decision_is_found(recorded, tmp_path):
     lines = recorded[0].read_text().splitlines()
     # The budget of a step in the middle.

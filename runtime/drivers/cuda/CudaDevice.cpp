@@ -61,6 +61,7 @@ public:
   bool addressesHost() const override { return false; }
   bool canRecord() const override { return true; }
   bool hasStreams() const override { return true; }
+  bool isAsynchronous() const override { return true; }
 
   Status describe(JsonWriter &json, bool measure) const override {
     char name[256] = "";

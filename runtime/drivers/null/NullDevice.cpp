@@ -33,10 +33,13 @@ public:
   explicit NullQueue(std::shared_ptr<const Faults> faults)
       : faults(std::move(faults)) {}
   Status reserve(const QueueNeeds &) override { return success(); }
-  Status begin() override { return state(); }
+  Status begin() override {
+    begun = std::chrono::steady_clock::now();
+    return state();
+  }
   Status finish() override {
     if (int64_t time = faults ? faults->runMicroseconds.load() : 0; time > 0)
-      std::this_thread::sleep_for(std::chrono::microseconds(time));
+      std::this_thread::sleep_until(begun + std::chrono::microseconds(time));
     return state();
   }
   Status launch(const LaunchCommand &command) override {
@@ -63,6 +66,7 @@ private:
     return success();
   }
   std::shared_ptr<const Faults> faults;
+  std::chrono::steady_clock::time_point begun;
 };
 
 class NullDevice : public Device {
@@ -73,6 +77,7 @@ public:
   int rank(std::string_view) const override { return 1; }
   std::string runnable() const override { return "every instruction set"; }
   bool addressesHost() const override { return true; }
+  bool isAsynchronous() const override { return true; }
   bool canRecord() const override { return true; }
   Status describe(JsonWriter &json, bool) const override {
     json.field("name", "computes nothing");

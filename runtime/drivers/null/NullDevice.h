@@ -17,7 +17,8 @@ std::shared_ptr<Device> device();
 struct Faults {
   std::atomic<bool> lost = false; ///< refuses all work with a DeviceError
   std::atomic<bool> hung = false; ///< a launch does not come back while it is
-  std::atomic<int64_t> runMicroseconds = 0; ///< that a run takes longer
+  /// That a run takes at least, from its begin to its end.
+  std::atomic<int64_t> runMicroseconds = 0;
 };
 /// The same device, with faults.
 std::shared_ptr<Device> faultyDevice(std::shared_ptr<const Faults> faults);
