@@ -14,7 +14,8 @@ using K = ts::ReduceKind;
 struct Attention {
   Value query, key, value; ///< [B, H, S, D]
   Value mask;              ///< as torch gives it, or null
-  double scale;
+  double scale;            ///< where `factor` is null
+  Value factor;            ///< the same, 0-d, of a symbolic head size
   bool causal;
 };
 
@@ -35,12 +36,13 @@ std::optional<Attention> readAttention(AtenNode &n, Type type) {
   if (n.has("scale")) {
     a.scale = n.real("scale");
   } else {
-    std::optional<int64_t> size = ts::dimOf(a.query, 3).asConstant();
-    if (!size || *size < 1) {
-      (void)n.unsupported("a symbolic head size without scale");
-      return std::nullopt;
+    Dim width = ts::dimOf(a.query, 3);
+    a.scale = 1 / std::sqrt(static_cast<double>(width.asConstant().value_or(1)));
+    if (width.isSymbolic()) {
+      Type wide = AtenNode::wideOf(type);
+      a.factor = n.div(n.scalar(1, wide),
+                       n.make<ts::SqrtOp>(n.sizeScalar(width, wide)));
     }
-    a.scale = 1 / std::sqrt(static_cast<double>(*size));
   }
   // Sizes that agree as torch knows.
   SmallVector<Dim> k = ts::dimsOf(a.key), v = ts::dimsOf(a.value);
@@ -52,6 +54,16 @@ std::optional<Attention> readAttention(AtenNode &n, Type type) {
   if (n.failed())
     return std::nullopt;
   return a;
+}
+
+/// x times the scale, in x's element type.
+Value scaled(AtenNode &n, Value x, const Attention &a) {
+  if (!a.factor)
+    return n.mul(x, a.scale);
+  if (!x)
+    return {};
+  Value wide = n.mul(n.convert(x, ts::elementTypeOf(a.factor)), a.factor);
+  return n.convert(wide, ts::elementTypeOf(x));
 }
 
 /// The mask with rank 4.
@@ -97,7 +109,7 @@ Value scoresOf(AtenNode &n, const Attention &a, Type wide) {
   if (!key)
     return {};
   Value scores = n.convert(dot(n, a.query, key, 3, 3), wide);
-  scores = n.mul(scores, a.scale);
+  scores = scaled(n, scores, a);
   if (!scores)
     return {};
   Value least = n.scalarFor(scores, -INFINITY);
@@ -133,9 +145,12 @@ LogicalResult importAttention(AtenNode &n) {
   Value mask = maskOf(n, *a);
   if (mask && !ts::elementTypeOf(mask).isInteger(1))
     mask = n.convert(mask, n.element());
-  Value y = n.make<ts::AttentionOp>(a->query, a->key, a->value, Optional{mask},
-                                    llvm::APFloat(a->scale), bool(a->causal),
-                                    bool(a->causal), llvm::APFloat(0.0));
+  // The op's scale is a number: another one is the query's.
+  Value query = a->factor ? scaled(n, a->query, *a) : a->query;
+  Value y = n.make<ts::AttentionOp>(
+      query, a->key, a->value, Optional{mask},
+      llvm::APFloat(a->factor ? 1.0 : a->scale), bool(a->causal),
+      bool(a->causal), llvm::APFloat(0.0));
   if (failed(n.out(y)))
     return failure();
   if (n.wants(1)) {
@@ -191,7 +206,7 @@ LogicalResult importAttentionBackward(AtenNode &n) {
   Value dv = dot(n, n.convert(p, type), grad, 2, 2);
   Value dp = n.convert(dot(n, grad, value, 3, 3), wide);
   Value row = n.reduce(K::add, n.mul(n.convert(grad, wide), out), {3}, true);
-  Value ds = n.mul(n.mul(p, n.sub(dp, row)), a->scale);
+  Value ds = scaled(n, n.mul(p, n.sub(dp, row)), *a);
   if (!ds)
     return failure();
   ds = n.convert(ds, type);

@@ -53,7 +53,20 @@ std::optional<Convolution> readConvolution(AtenNode &n, Value filter) {
   return c;
 }
 
+/// Zeros as torch claims a result.
+LogicalResult outZeros(AtenNode &n, size_t index = 0) {
+  return n.out(n.broadcastTo(n.scalar(0, n.element(index)), n.dims(index)),
+               index);
+}
+
+bool isEmpty(ArrayRef<Dim> dims) {
+  return llvm::any_of(dims, [](Dim dim) { return dim.isConstant(0); });
+}
+
 LogicalResult importConvolution(AtenNode &n) {
+  // Of an image without channels, torch's result has none, whatever the filter.
+  if (isEmpty(n.dims()))
+    return outZeros(n);
   Value x = n.operand("input"), filter = n.operand("weight");
   if (!x || !filter || ts::rankOf(x) != ts::rankOf(filter) || ts::rankOf(x) < 3)
     return failure();
@@ -202,6 +215,12 @@ LogicalResult importConvolutionBackward(AtenNode &n) {
         filter = n.operand("weight", type);
   if (!g || !x || !filter)
     return failure();
+  if (isEmpty(ts::dimsOf(g))) {
+    for (size_t i = 0; i < n.resultCount(); ++i)
+      if (n.wants(i) && failed(outZeros(n, i)))
+        return failure();
+    return mlir::success();
+  }
   std::optional<Convolution> c = readConvolution(n, filter);
   if (!c)
     return failure();

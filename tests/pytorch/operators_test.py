@@ -6,6 +6,7 @@ import torch
 
 import knapper
 import knapper.torch
+from knapper.torch import nodes
 
 S = torch.special
 
@@ -379,6 +380,61 @@ def test_gradients_of_convolutions_of_symbolic_images(how):
         got, want = (torch.autograd.grad((f(x) * weight).sum(), [x, *layer.parameters()]) for f in (made, layer))
         torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-4)
     assert knapper.torch.counters()["recompiles"] == 0
+
+
+@pytest.mark.parametrize("shape", [(0, 3, 6), (0, 6), (2, 0, 6)])
+def test_convolutions_of_images_without_elements(shape):
+    """Torch's result has as many channels as the image then, whatever the filter."""
+    filter = torch.randn(2, shape[-2], 3, requires_grad=True)
+    x = torch.randn(shape, requires_grad=True)
+    made = knapper.torch.compile(F.conv1d, fullgraph=True, fallback="error", cache=False)
+    for bias in (None, torch.randn(2, requires_grad=True)):
+        leaves = [t for t in (x, filter, bias) if t is not None]
+        got, want = made(x, filter, bias, padding=1), F.conv1d(x, filter, bias, padding=1)
+        torch.testing.assert_close(got, want)
+        gradients = [torch.autograd.grad(y.sum(), leaves) for y in (got, want)]
+        torch.testing.assert_close(*gradients)
+
+
+ATTENTION = {
+    "plain": lambda q, k, v: F.scaled_dot_product_attention(q, k, v),
+    "causal": lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True),
+    "masked": lambda q, k, v: F.scaled_dot_product_attention(q, k, v, (q[..., :1] + k[..., :1].mT) > -1.0),
+}
+
+
+@pytest.mark.parametrize(
+    "name, dtype", [*((name, torch.float32) for name in ATTENTION), ("causal", torch.bfloat16)]
+)
+def test_attention_of_a_symbolic_head_size(name, dtype):
+    """One program for all head sizes, forward and backward, and none of it torch's."""
+    made = knapper.torch.compile(ATTENTION[name], fullgraph=True, dynamic=True, fallback="error", cache=False)
+    knapper.torch.reset_counters()
+    scale = dict(rtol=1e-4, atol=1e-5) if dtype == torch.float32 else dict(rtol=3e-2, atol=3e-2)
+    for batch, rows, keys, head in (2, 7, 9, 8), (3, 5, 6, 12), (2, 11, 4, 40):
+        wide = [torch.randn(batch, 4, n, head, dtype=dtype) for n in (rows, keys, keys)]
+        given = [x.clone().requires_grad_() for x in wide]
+        others = [x.float().requires_grad_() for x in wide]
+        made(*given)  # tracing calls torch
+        with torch.profiler.profile() as profile:
+            got = made(*given)
+        assert not [e.name for e in profile.events() if "attention" in e.name]
+        want = ATTENTION[name](*others)
+        torch.testing.assert_close(got.float(), want, **scale)
+        weight = torch.randn_like(want)
+        mine = torch.autograd.grad(got, given, weight.to(dtype))
+        for a, b in zip(mine, torch.autograd.grad(want, others, weight.to(dtype).float())):
+            torch.testing.assert_close(a.float(), b, **scale)
+    counted = knapper.torch.counters()
+    assert counted["recompiles"] == 0 and counted["fallback_ops"] == 0
+
+
+def test_attention_without_dropout_is_not_random():
+    """Torch may compute it where `fallback` allows that only."""
+    attention = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default
+    assert not nodes.is_by_torch(attention, {"dropout_p": 0.0})
+    assert nodes.is_by_torch(attention, {"dropout_p": 0.1})
+    assert nodes.is_by_torch(torch.ops.aten.rand.default, {"size": [2]})
 
 
 def test_places_of_the_largest_among_nans_and_infinities():

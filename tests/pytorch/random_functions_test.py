@@ -66,13 +66,18 @@ def test_noise_explains_rounding_and_nothing_else():
         assert (compare.explained(function, 0, got, want) == "") == explained
 
 
-def test_what_two_of_torchs_kernels_of_attention_make_is_explained_and_no_third_thing():
+def test_what_two_of_torchs_kernels_make_is_explained_and_no_third_thing():
     odd = Input([1, 1, 8, 4], "float32", values="given", given=[1.0] * 28 + [float("nan")] + [0.5] * 3)
     function = Function({"x0": odd}, ["v0 = F.scaled_dot_product_attention(x0, x0, x0)"], ["v0"], [{}])
     want = compare.call(function.build(), function, 0)
     with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
         other = compare.call(function.build(), function, 0)
     assert compare.differences(other, want) and compare.explained(function, 0, other, want) == ""
+    odd = Input([70, 2], "float32", values="given", given=[float("inf")] * 140)
+    gelu = Function({"x0": odd}, ["v0 = F.gelu(x0)"], ["v0"], [{}])
+    want, other = (compare.call(gelu.build(), gelu, 0) for _ in range(2))
+    other.results[0] = torch.full((70, 2), float("inf"))
+    assert compare.explained(gelu, 0, other, want) == ""
     finite = Function({"x0": Input([1, 1, 8, 4], "float32")}, function.lines, ["v0"], [{}])
     want, off = (compare.call(finite.build(), finite, 0) for _ in range(2))
     off.results[0][0, 0, 0, 0] = float("nan")

@@ -21,7 +21,6 @@ from knapper.torch import custom, sizes
 from knapper.torch.counters import collector, count
 from knapper.torch.description import Description
 from knapper.torch.guard import Eager, Guard
-from knapper.torch.nodes import is_by_torch
 from knapper.torch.options import Options
 from knapper.torch.program import Program
 from knapper.torch.random_inputs import Draw, drawing
@@ -52,9 +51,8 @@ class Recipe:
         if not description.outputs:  # nothing to compute
             draw = drawing(self.draws, description.symbols) if self.draws else None
             return Identity(description, draw)
-        for overload in description.overloads:
-            if options.fallback == "allow" or is_by_torch(overload):
-                register(overload)
+        for overload in description.overloads if options.fallback == "allow" else description.by_torch:
+            register(overload)
         phases: set[str] = set()
         build = functools.partial(
             knapper.compile,

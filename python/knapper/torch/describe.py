@@ -35,6 +35,7 @@ class Describer:
         self.symbols: dict[str, tuple[int, int]] = {}
         self.mutations: dict[int, Node] = {}  # argument -> copy_
         self.overloads: set[Any] = set()
+        self.by_torch: set[Any] = set()  # of them, whatever `fallback` says
         self.prefix = ""  # of names in a graph that a node holds
         self.ints: dict[str, torch.SymInt] = {}
         self.signed: set[str] = set()  # of them, those that may be below zero
@@ -246,9 +247,15 @@ class Describer:
             return
         if name in memory.READS and self.view(node, memory.viewed(node)):
             return
-        self.overloads.add(target)
-        self.nodes.append(self.entry(node, name, target._schema.arguments, value))
+        schema = target._schema.arguments
+        self.calls(target, arguments_of(node, schema))
+        self.nodes.append(self.entry(node, name, schema, value))
         self.keys[node] = self.prefix + node.name
+
+    def calls(self, overload: Any, given: dict[str, Any]) -> None:
+        self.overloads.add(overload)
+        if is_by_torch(overload, given):
+            self.by_torch.add(overload)
 
     def number(self, node: Node, name: str, symbol: str) -> None:
         """A tensor's element becomes the value of a symbol."""
@@ -283,7 +290,7 @@ class Describer:
         """A node that calls `overload` with arguments by name. `first`: of its
         results, that the overload gives."""
         operands: list[str] = []
-        self.overloads.add(overload)
+        self.calls(overload, given)
         self.keys[node] = self.prefix + node.name
         self.nodes.append(
             {
@@ -567,7 +574,7 @@ class Describer:
         if names is not None:
             given = [e for e in output.args[0]]  # type: ignore[union-attr]
             text = self.text(fallback, self.named(given, names))
-            return Description(text, self.inputs, [], [], {}, self.overloads, len(self.nodes), [])
+            return Description(text, self.inputs, [], [], {}, self.overloads, self.by_torch, len(self.nodes), [])
         for index, node in self.mutations.items():
             add(node, index)
         results: list[tuple[str, Any]] = []
@@ -627,7 +634,7 @@ class Describer:
         checks = [(add(node), name, is_matrix) for node, name, is_matrix in self.checks]
         text = self.text(fallback, named)
         return Description(
-            text, self.inputs, outputs, results, self.symbols, self.overloads,
+            text, self.inputs, outputs, results, self.symbols, self.overloads, self.by_torch,
             len(self.nodes), checks, len(argument_of), self.begins, strides,
         )  # fmt: skip
 
@@ -683,7 +690,7 @@ class Describer:
             "version": 1,
             "torch": torch.__version__,
             "fallback": fallback,
-            "random": sorted(name_of(o) for o in self.overloads if is_by_torch(o)),
+            "random": sorted(map(name_of, self.by_torch)),
             "inputs": self.described,
             "nodes": self.nodes,
             "outputs": outputs,

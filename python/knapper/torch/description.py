@@ -107,6 +107,9 @@ class View:
             return tensor.as_strided(numbers[:rank], numbers[rank : 2 * rank], numbers[-1] + begin)
 
 
+_OVERLOADS = ("overloads", "by_torch")  # fields of a Description that hold them
+
+
 @dataclasses.dataclass
 class Description:
     text: bytes
@@ -119,6 +122,7 @@ class Description:
     # int.
     symbols: dict[str, tuple[int, int]]
     overloads: set[Any]  # that the graph calls
+    by_torch: set[Any]  # of them, what torch computes whatever `fallback` says
     nodes: int
     # What a factorisation says of its success, which torch raises an error for:
     # (output, function's name, whether of one matrix).
@@ -131,9 +135,10 @@ class Description:
     weights: Weights = dataclasses.field(default_factory=Weights)  # behind the text
 
     def __getstate__(self) -> dict[str, Any]:
-        overloads = {custom.packed(each) for each in self.overloads}
-        return {**vars(self), "overloads": overloads, "strides": {}, "weights": Weights()}
+        packed = {name: {custom.packed(each) for each in vars(self)[name]} for name in _OVERLOADS}
+        return {**vars(self), **packed, "strides": {}, "weights": Weights()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        self.overloads = {custom.unpacked(each) for each in state["overloads"]}
+        for name in _OVERLOADS:
+            setattr(self, name, {custom.unpacked(each) for each in state[name]})

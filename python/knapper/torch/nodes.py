@@ -3,6 +3,7 @@ lines."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -11,14 +12,15 @@ from torch.fx import Node
 from knapper.torch import custom
 
 
-def is_random(overload: Any) -> bool:
-    """Whether it draws from torch's generator."""
-    return torch.Tag.nondeterministic_seeded in overload.tags
+def is_random(overload: Any, given: Mapping[str, Any]) -> bool:
+    """Whether a call with these arguments, by name, draws from torch's generator:
+    attention without dropout does not."""
+    return torch.Tag.nondeterministic_seeded in overload.tags and given.get("dropout_p") != 0
 
 
-def is_by_torch(overload: Any) -> bool:
-    """Whether torch computes it whatever `fallback` says."""
-    return is_random(overload) or custom.is_external(overload)
+def is_by_torch(overload: Any, given: Mapping[str, Any]) -> bool:
+    """Whether torch computes the call whatever `fallback` says."""
+    return is_random(overload, given) or custom.is_external(overload)
 
 
 def line_of(node: Node) -> str:

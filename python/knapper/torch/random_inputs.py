@@ -153,10 +153,8 @@ class _Hoister:
         for node in list(self.graph.nodes):
             if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
                 continue
-            if not is_random(node.target):
-                continue
             given = arguments_of(node, node.target._schema.arguments)
-            if given.get("dropout_p") == 0:  # attention that draws nothing
+            if not is_random(node.target, given):
                 continue
             if name_of(node.target) == "aten.native_dropout.default" and given.get("train") is not False:
                 self.dropout(node, given)

@@ -49,6 +49,8 @@ class _Call:
         self.arguments = given["args"]
         # None: all arguments go by name.
         self.schema = getattr(overload, "_schema", None)
+        dropout = self.decode(self.arguments.get("dropout_p"), [], "")
+        self.asked_for = is_by_torch(overload, {"dropout_p": dropout})
 
     def decode(self, value: Any, tensors: list[torch.Tensor], kind: str) -> Any:
         if isinstance(value, list):
@@ -94,7 +96,6 @@ class _Operator:
         self.overload = overload
         self.calls: dict[str, _Call] = {}
         self.warned = False
-        self.asked_for = is_by_torch(overload)
         self.made = threading.local()
 
     def run(self, call: Any) -> list[torch.Tensor]:
@@ -102,9 +103,9 @@ class _Operator:
         known = self.calls.get(text)
         if known is None:
             known = self.calls[text] = _Call(self.overload, text)
-            if not self.asked_for:
+            if not known.asked_for:
                 count("fallback_ops")
-            if not self.warned and not self.asked_for:
+            if not self.warned and not known.asked_for:
                 self.warned = True
                 _log.warning(
                     "torch computes %s (%s)", name_of(self.overload), known.line
