@@ -12,6 +12,7 @@
 //===----------------------------------------------------------------------===//
 #pragma once
 
+#include "runtime/base/Vendor.h"
 #include "targets/KernelJob.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -74,6 +75,10 @@ public:
   virtual bool runs(const TargetDesc &target, std::string_view isa) const {
     return target.isa == isa;
   }
+
+  /// Libraries whose products may run in place of kernels, best first
+  /// (--vendor). The driver of the same name opens them.
+  virtual std::span<const VendorLibrary> vendorLibraries() const { return {}; }
 
   /// The device in tuning records: measurements of one are not taken for
   /// another.

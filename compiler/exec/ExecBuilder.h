@@ -79,6 +79,11 @@ private:
   /// The ops of a function into the current region. `wanted` has the places of
   /// results that are to be written where they are needed.
   llvm::LogicalResult addOps(mlir::func::FuncOp body);
+  /// A launch's choice of the library that was taken for its kernel.
+  std::unique_ptr<fb::ChoiceT> vendorChoice(ts::KernelOp kernel,
+                                            const UniqueKernel &unique,
+                                            const KernelUse &use,
+                                            ts::Dim written);
   llvm::LogicalResult addLaunch(ts::KernelOp kernel);
   llvm::LogicalResult addBind(ts::BindSizeOp op);
   llvm::LogicalResult addExternal(ts::ExternalOp op);

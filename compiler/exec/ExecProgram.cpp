@@ -253,6 +253,52 @@ static Dim gridOf(Dim grid, Dim written) {
   return grid;
 }
 
+std::unique_ptr<fb::ChoiceT>
+ExecBuilder::vendorChoice(ts::KernelOp kernel, const UniqueKernel &unique,
+                          const KernelUse &use, Dim written) {
+  const VendorCandidate &from = *unique.vendor;
+  auto value = [&](Dim dim) { return scalars.get(bind(dim, unique, use)); };
+  auto inputs = kernel.getInputs();
+  auto matrix = [&](const VendorOperand &operand) {
+    auto made = std::make_unique<fb::VendorMatrixT>();
+    made->arg = operand.argument;
+    made->dtype = dtypeOf(ts::elementTypeOf(
+        operand.argument < inputs.size()
+            ? inputs[operand.argument]
+            : Value(kernel->getResult(operand.argument - inputs.size()))));
+    made->offset = value(operand.offset);
+    made->row_stride = value(operand.rowStride);
+    made->column_stride = value(operand.columnStride);
+    for (Dim stride : operand.batchStrides)
+      made->batch_strides.push_back(value(stride));
+    return made;
+  };
+  auto product = std::make_unique<fb::VendorProductT>();
+  for (Dim size : from.batch)
+    product->batch.push_back(value(size));
+  product->rows = value(from.rows);
+  product->columns = value(from.columns);
+  product->depth = value(from.depth);
+  product->lhs = matrix(from.lhs);
+  product->rhs = matrix(from.rhs);
+  product->result = matrix(from.result);
+  if (from.bias)
+    product->bias = matrix(*from.bias);
+  product->activation = static_cast<fb::VendorActivation>(from.activation);
+  product->tf32 = from.tf32;
+  auto choice = std::make_unique<fb::ChoiceT>();
+  choice->guard = scalars.get(Guard());
+  choice->kernel = result.vendorIndex[use.kernel];
+  choice->grid = scalars.get(gridOf(zero + 1, written));
+  choice->grain = scalars.get(zero + 1);
+  choice->scratch = scalars.get(zero);
+  for (Dim dim : use.bindings)
+    choice->symbols.push_back(scalars.get(dim));
+  choice->label = "vendor{" + std::string(name(from.library)) + "}";
+  choice->product = std::move(product);
+  return choice;
+}
+
 LogicalResult ExecBuilder::addLaunch(ts::KernelOp kernel) {
   const KernelUse &use = uses.find(kernel)->second;
   const UniqueKernel &unique = kernels.kernels[use.kernel];
@@ -299,6 +345,8 @@ LogicalResult ExecBuilder::addLaunch(ts::KernelOp kernel) {
     launch.args.push_back(refer(*state));
     referWritten(*state);
   }
+  if (unique.vendor)
+    launch.choices.push_back(vendorChoice(kernel, unique, use, written));
   for (auto [i, schedule] : llvm::enumerate(unique.schedules)) {
     auto choice = std::make_unique<fb::ChoiceT>();
     Guard guard = schedule.guard;
@@ -488,6 +536,8 @@ LogicalResult ExecBuilder::run() {
     for (size_t i = 0; i < kernel.schedules.size(); ++i)
       result.kernelIndex.back().push_back(number++);
   }
+  for (const UniqueKernel &kernel : kernels.kernels)
+    result.vendorIndex.push_back(kernel.vendor ? number++ : 0);
   program.name = function.getName().str();
   declareSymbols();
   region = program.regions[addRegion()].get();

@@ -28,6 +28,8 @@ struct ExecProgram {
   std::vector<ConstantRequest> constants;
   /// Kernel index of (unique kernel, its schedule): what Choice.kernel means.
   std::vector<std::vector<uint32_t>> kernelIndex;
+  /// Of a unique kernel's library; those come after all schedules.
+  std::vector<uint32_t> vendorIndex;
 };
 
 /// Builds the program of `function`, whose body holds kernels, views and

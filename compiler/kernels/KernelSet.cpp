@@ -54,6 +54,10 @@ std::string UniqueKernel::functionName(size_t index) const {
          (schedules.size() > 1 ? "_" + std::to_string(index) : "");
 }
 
+std::string UniqueKernel::vendorName() const {
+  return std::string(name(vendor->library)) + "_" + signature;
+}
+
 std::string UniqueKernel::label(size_t index) const {
   return userKernel.empty() ? schedules[index].label()
                             : "user{" + userKernel + "}";

@@ -9,6 +9,7 @@
 #pragma once
 
 #include "codegen/schedule/core/Schedule.h"
+#include "compiler/kernels/VendorCandidate.h"
 #include "mlir/IR/OwningOpRef.h"
 #include <string>
 #include <vector>
@@ -33,6 +34,13 @@ struct UserKernelOffer {
   std::string why() const; ///< for reports
 };
 
+/// What became of a library of --vendor for a kernel.
+struct VendorOffer {
+  std::string name;
+  bool taken = false;
+  std::string why;
+};
+
 struct UniqueKernel {
   std::string text; ///< canonical module, for other contexts
   /// 16 hex digits, equal in every process, of the text and `constants`.
@@ -48,10 +56,15 @@ struct UniqueKernel {
   double gain = 1; ///< of that record: the model's time over its choice's
   std::string userKernel; ///< the user's kernel that was taken, if any
   std::vector<UserKernelOffer> offers;
+  /// A library's product that runs before the schedules, where it lies.
+  std::optional<VendorCandidate> vendor;
+  std::vector<VendorOffer> vendorOffers;
 
   void setSchedules(llvm::SmallVector<Schedule> chosen);
   /// Of the function that schedule `index` becomes.
   std::string functionName(size_t index) const;
+  /// Of the entry that stands for the library's product.
+  std::string vendorName() const;
   /// Of schedule `index`, for reports.
   std::string label(size_t index) const;
 };

@@ -142,6 +142,13 @@ Status packConstants(CompileState &state, ArtefactWriter &writer) {
 
 } // namespace
 
+static uint32_t buffersOf(const UniqueKernel &unique,
+                          const Schedule &schedule) {
+  ts::KernelOp kernel = unique.kernel;
+  return kernel.getInputs().size() + kernel.getNumResults() +
+         (schedule.state ? 1 : 0);
+}
+
 /// Targets, kernels, code and program of one state, after those before it.
 static Status addProgram(CompileState &state, ArtefactWriter &writer,
                          fb::ArtefactT &header) {
@@ -159,9 +166,7 @@ static Status addProgram(CompileState &state, ArtefactWriter &writer,
     for (size_t i = 0; i < unique.schedules.size(); ++i) {
       auto kernel = std::make_unique<fb::KernelT>();
       kernel->name = unique.functionName(i);
-      kernel->num_buffers = ts::KernelOp(unique.kernel).getInputs().size() +
-                            ts::KernelOp(unique.kernel).getResults().size() +
-                            (unique.schedules[i].state ? 1 : 0);
+      kernel->num_buffers = buffersOf(unique, unique.schedules[i]);
       kernel->num_symbols = unique.symbols.size();
       for (auto [t, image] : llvm::enumerate(state.images)) {
         auto code = std::make_unique<fb::KernelCodeT>();
@@ -175,6 +180,17 @@ static Status addProgram(CompileState &state, ArtefactWriter &writer,
       }
       header.kernels.push_back(std::move(kernel));
     }
+  for (const UniqueKernel &unique : state.kernels.kernels) {
+    if (!unique.vendor)
+      continue;
+    // After all compiled ones, as ExecProgram::kernelIndex counts.
+    auto kernel = std::make_unique<fb::KernelT>();
+    kernel->name = unique.vendorName();
+    kernel->num_buffers = buffersOf(unique, unique.schedules.front());
+    kernel->num_symbols = unique.symbols.size();
+    kernel->library = static_cast<fb::VendorLibrary>(unique.vendor->library);
+    header.kernels.push_back(std::move(kernel));
+  }
   for (auto [t, image] : llvm::enumerate(state.images))
     writer.addCode(firstTarget + t, std::as_bytes(std::span(image.image.code)));
   std::string report = reportJson(state);

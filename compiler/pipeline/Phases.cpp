@@ -67,6 +67,17 @@ void warnOfUserKernels(const CompileState &state) {
               user.signature, " for ", user.target));
 }
 
+/// By how much a library won.
+void sayGain(UniqueKernel &unique) {
+  char text[80];
+  snprintf(text, sizeof text,
+           ": %.2f times as fast as our schedule when it was measured",
+           unique.gain);
+  for (VendorOffer &offer : unique.vendorOffers)
+    if (offer.taken)
+      offer.why += text;
+}
+
 /// How each kernel is cut into programs: by its record, else by the model.
 Status chooseSchedules(CompileState &state) {
   tune::Records records;
@@ -76,11 +87,13 @@ Status chooseSchedules(CompileState &state) {
     records = std::move(read);
   }
   TRY(readUserKernels(state));
+  ASSIGN_OR_RETURN(std::vector<VendorLibrary> vendors,
+                   vendorsOf(state.options));
   std::string target = state.target->tuningKey(state.targets.front());
   for (UniqueKernel &unique : state.kernels.kernels) {
     const tune::Record *record = records.find(unique.signature, target);
     Knobs knobs(record ? record->choice : tune::Choice());
-    auto choose = [&] {
+    auto choose = [&]() -> Status {
       FailureOr<SmallVector<Schedule>> schedules =
           chooseSchedules(unique.kernel, state.targets.front(), knobs);
       if (mlir::failed(schedules)) {
@@ -90,19 +103,24 @@ Status chooseSchedules(CompileState &state) {
         error.kind = ErrorKind::user;
         error.hint = "compute this operation outside the model, or in another "
                      "element type";
-        return Status(std::move(error));
+        return error;
       }
       unique.setSchedules(std::move(*schedules));
-      return chooseUserKernel(unique, state.userKernels, *state.target,
-                              state.targets, knobs);
+      TRY(chooseUserKernel(unique, state.userKernels, *state.target,
+                           state.targets, knobs));
+      return chooseVendor(unique, vendors, state.options.vendorAlways,
+                          *state.target, state.targets.front(), knobs);
     };
     TRY(choose());
     const UserKernel *user = userKernelOf(state, unique);
-    if (record && user && user->always) {
+    bool always =
+        user ? user->always : unique.vendor && state.options.vendorAlways;
+    if (record && always) {
       ++state.stats->recordsStale; // of what does not run
     } else if (record && knobs.fits()) {
       unique.recorded = true;
       unique.gain = record->gain;
+      sayGain(unique);
       ++state.stats->recordsUsed;
     } else if (record) {
       // Half a record was never measured.
@@ -110,6 +128,8 @@ Status chooseSchedules(CompileState &state) {
       knobs = Knobs();
       unique.offers.clear();
       unique.userKernel.clear();
+      unique.vendorOffers.clear();
+      unique.vendor.reset();
       TRY(choose());
     }
     unique.knobs = knobs.all();
@@ -133,6 +153,10 @@ Status attachSchedules(CompileState &state) {
     kernel.setSignature(unique.signature);
     kernel.removeSchedulesAttr();
     kernel->removeAttr(kUserKernelAttr);
+    kernel->removeAttr(kVendorAttr);
+    if (unique.vendor)
+      kernel->setAttr(kVendorAttr,
+                      b.getStringAttr(name(unique.vendor->library)));
     if (const UserKernel *user = userKernelOf(state, unique)) {
       kernel->setAttr(kUserKernelAttr, b.getStringAttr(user->name));
       memory::setInPlace(kernel, user->inPlace);

@@ -12,6 +12,7 @@
 #include "compiler/exec/ExecProgram.h"
 #include "compiler/kernels/KernelSet.h"
 #include "compiler/kernels/UserKernels.h"
+#include "compiler/kernels/VendorKernels.h"
 #include "compiler/pipeline/Compile.h"
 #include "graph/fusion/FusionReport.h"
 #include "targets/Target.h"
@@ -114,6 +115,9 @@ void dropEqualTargets(CompileState &state);
 
 /// The attribute of a ts.kernel that names the user kernel taken for it.
 inline constexpr const char *kUserKernelAttr = "ts.user_kernel";
+
+/// The attribute of a ts.kernel that names the library taken for it.
+inline constexpr const char *kVendorAttr = "ts.vendor";
 
 /// The user kernel that was taken for `unique`, or null.
 const UserKernel *userKernelOf(const CompileState &state,

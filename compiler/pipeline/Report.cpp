@@ -55,6 +55,9 @@ std::string reportJson(const CompileState &state) {
       kernel["user_kernels"].push_back({{"name", offer.name},
                                         {"taken", offer.isTaken()},
                                         {"why", offer.why()}});
+    for (const VendorOffer &offer : unique.vendorOffers)
+      kernel["vendor_libraries"].push_back(
+          {{"name", offer.name}, {"taken", offer.taken}, {"why", offer.why}});
     kernel["knobs"] = nlohmann::json::array();
     for (const tune::Knob &knob : unique.knobs)
       kernel["knobs"].push_back(

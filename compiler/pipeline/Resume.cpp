@@ -43,6 +43,7 @@ private:
   Status readModule();
   Status checkKernels();
   Status takeUserKernelOf(UniqueKernel &unique, StringRef name);
+  Status takeVendorOf(UniqueKernel &unique, StringRef library);
   Status readSchedules();
   Status readTilePrograms();
   Status readObjects();
@@ -154,6 +155,22 @@ Status Resume::takeUserKernelOf(UniqueKernel &unique, StringRef name) {
                     name.str(), "', which --kernels does not give"));
 }
 
+/// The dump names a library that computes the kernel.
+Status Resume::takeVendorOf(UniqueKernel &unique, StringRef library) {
+  for (VendorLibrary known : state.target->vendorLibraries())
+    if (name(known) == std::string_view(library)) {
+      VendorMatch match = matchVendorProduct(unique.kernel, known);
+      if (!match.product)
+        return refuse(cat("kernel ", unique.signature, " cannot be ",
+                          library.str(), "'s: ", match.why));
+      unique.vendorOffers = {{library.str(), true, "by the dump"}};
+      return takeVendor(unique, std::move(*match.product),
+                        state.targets.front());
+    }
+  return refuse(cat("kernel ", unique.signature, " is of '", library.str(),
+                    "', which is no library of ", state.target->name()));
+}
+
 Status Resume::readSchedules() {
   TRY(readUserKernels(state));
   collectKernels(state);
@@ -162,6 +179,11 @@ Status Resume::readSchedules() {
   state.forEachKernel([&](ts::KernelOp kernel) {
     UniqueKernel &unique = kernels[state.uses.find(kernel)->second.kernel];
     auto user = kernel->getAttrOfType<StringAttr>(kUserKernelAttr);
+    auto vendor = kernel->getAttrOfType<StringAttr>(kVendorAttr);
+    if (vendor && !unique.vendor && unique.schedules.empty() && status) {
+      status = takeVendorOf(unique, vendor.getValue());
+      unique.setSchedules({}); // those of the file
+    }
     if (user && unique.schedules.empty() && status)
       status = takeUserKernelOf(unique, user.getValue());
     if (const UserKernel *taken = userKernelOf(state, unique))

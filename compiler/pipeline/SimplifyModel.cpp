@@ -150,6 +150,9 @@ static Status checkWeights(const Options &options) {
 
 Status checkOptions(const Options &options) {
   TRY(checkWeights(options));
+  if (Expected<std::vector<VendorLibrary>> vendors = vendorsOf(options);
+      !vendors)
+    return vendors.takeError();
   std::vector<const char *> names = optionalPasses();
   for (const std::string &name : splitList(options.disable))
     if (!llvm::is_contained(names, name))

@@ -293,6 +293,14 @@ void choices(Writer &out, const Json &kernel) {
                                                      : "not taken: ") +
               textOf(user, "why"))
         .raw("</td></tr>");
+  for (const Json &vendor : listOf(kernel, "vendor_libraries"))
+    out.raw("<tr><th>")
+        .text(textOf(vendor, "name"))
+        .raw("</th><td>")
+        .text((memberOf(vendor, "taken") == Json(true) ? "taken: "
+                                                       : "not taken: ") +
+              textOf(vendor, "why"))
+        .raw("</td></tr>");
   for (const Json &knob : knobs) {
     std::string text = textOf(knob, "value");
     if (memberOf(knob, "value") != memberOf(knob, "model"))

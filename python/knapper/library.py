@@ -273,9 +273,10 @@ def library() -> ctypes.CDLL:
     with _loading:
         if _loaded is None:
             _loaded = _load()
-            from knapper import log
+            from knapper import log, vendors
 
             log.install(_loaded)
+            vendors.name_folders()
     return _loaded
 
 

@@ -29,6 +29,8 @@ class CompileOptions(TypedDict, total=False):
     dim: str | Mapping[str, int] | Sequence[str]
     records: str | os.PathLike[str]
     kernels: str | os.PathLike[str]
+    vendor: str | Sequence[str]
+    vendor_always: bool
     stop_after: str
     start_from: str
     model_format: Literal["", "onnx", "mlir", "torch", "stablehlo"]

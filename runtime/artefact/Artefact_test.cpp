@@ -142,6 +142,23 @@ TEST(Artefact, EveryIndexInTheHeaderIsChecked) {
     maps.push_back(std::move(map));
     return *maps.back();
   };
+  // A library's choice before the launch's own, as it should be.
+  static auto *productIn = +[](TestArtefact &a) -> fb::VendorProductT & {
+    auto kernel = std::make_unique<fb::KernelT>();
+    kernel->num_buffers = static_cast<uint32_t>(theLaunch(a)->args.size());
+    kernel->library = fb::VendorLibrary::onednn;
+    auto choice = std::make_unique<fb::ChoiceT>(*theLaunch(a)->choices[0]);
+    choice->kernel = static_cast<uint32_t>(a.header.kernels.size());
+    a.header.kernels.push_back(std::move(kernel));
+    choice->product = std::make_unique<fb::VendorProductT>();
+    for (auto *side : {&choice->product->lhs, &choice->product->rhs,
+                       &choice->product->result})
+      *side = std::make_unique<fb::VendorMatrixT>();
+    choice->product->result->arg = 1;
+    auto &choices = theLaunch(a)->choices;
+    choices.insert(choices.begin(), std::move(choice));
+    return *choices[0]->product;
+  };
   const Case cases[] = {
       {"refers to value",
        [](TestArtefact &a) {
@@ -215,6 +232,48 @@ TEST(Artefact, EveryIndexInTheHeaderIsChecked) {
          auto &map = mapIn(a);
          map.dtype = fb::DType::bf16;
          map.tf32 = true;
+       }},
+      {"a library's left side is argument 9 of 2",
+       [](TestArtefact &a) { productIn(a).lhs->arg = 9; }},
+      {"a library's product has no right side",
+       [](TestArtefact &a) { productIn(a).rhs.reset(); }},
+      {"a library's right side has 1 strides of 0 batch dims",
+       [](TestArtefact &a) { productIn(a).rhs->batch_strides = {0}; }},
+      {"a library's result has an unknown dtype",
+       [](TestArtefact &a) {
+         productIn(a).result->dtype = static_cast<fb::DType>(kNumDTypes);
+       }},
+      {"a library's product refers to value",
+       [](TestArtefact &a) { productIn(a).depth = 999; }},
+      {"a library's product refers to value",
+       [](TestArtefact &a) { productIn(a).lhs->row_stride = 999; }},
+      {"a library's product has 33 batch dims",
+       [](TestArtefact &a) { productIn(a).batch.resize(33); }},
+      {"has an unknown activation",
+       [](TestArtefact &a) {
+         productIn(a).activation = static_cast<fb::VendorActivation>(9);
+       }},
+      {"a library's product writes to an input",
+       [](TestArtefact &a) { productIn(a).result->arg = 0; }},
+      {"a choice of library 1 has no product",
+       [](TestArtefact &a) {
+         productIn(a);
+         theLaunch(a)->choices[0]->product.reset();
+       }},
+      {"a choice of library 0 has a product",
+       [](TestArtefact &a) {
+         productIn(a);
+         a.header.kernels.back()->library = fb::VendorLibrary::none;
+       }},
+      {"a choice of library 77 has a product",
+       [](TestArtefact &a) {
+         productIn(a);
+         a.header.kernels.back()->library = static_cast<fb::VendorLibrary>(77);
+       }},
+      {"is a library's, which may not lie here",
+       [](TestArtefact &a) {
+         productIn(a);
+         theLaunch(a)->choices.pop_back();
        }},
       {"a choice refers to value",
        [](TestArtefact &a) { theLaunch(a)->choices[0]->grid = 999; }},

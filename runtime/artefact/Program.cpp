@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <tuple>
 
 namespace knapper {
 namespace {
@@ -300,6 +301,98 @@ private:
     return map;
   }
 
+  Status matrix(const fb::VendorMatrix *from, const fb::Launch *launch,
+                size_t batch, const char *what, Program::Matrix &into,
+                bool &late) {
+    if (!from)
+      return fail(launch, cat("a library's product has no ", what));
+    if (from->arg() >= count(launch->args()))
+      return fail(from, cat("a library's ", what, " is argument ", from->arg(),
+                            " of ", count(launch->args())));
+    if (from->dtype() > fb::DType::MAX)
+      return fail(from, cat("a library's ", what, " has an unknown dtype"));
+    if (count(from->batch_strides()) != batch || !spend(from->batch_strides()))
+      return fail(from, cat("a library's ", what, " has ",
+                            count(from->batch_strides()), " strides of ", batch,
+                            " batch dims"));
+    into = {from->arg(),           static_cast<DType>(from->dtype()),
+            from->offset(),        from->row_stride(),
+            from->column_stride(), {}};
+    if (Status s = values(from, from->batch_strides(), into.batchStrides); !s)
+      return s;
+    std::vector<uint32_t> used = into.batchStrides;
+    used.insert(used.end(), {into.offset, into.rowStride, into.columnStride});
+    return allKnown(from, used, late);
+  }
+  Status values(const void *at, const flatbuffers::Vector<uint32_t> *list,
+                std::vector<uint32_t> &into) const {
+    for (uint32_t i = 0; i < count(list); ++i) {
+      if (Status s = value(at, list->Get(i), "a library's product"); !s)
+        return s;
+      into.push_back(list->Get(i));
+    }
+    return success();
+  }
+  Status allKnown(const void *at, const std::vector<uint32_t> &used,
+                  bool &late) const {
+    for (uint32_t v : used) {
+      if (Status s = value(at, v, "a library's product"); !s)
+        return s;
+      late |= out.values[v].late;
+    }
+    return success();
+  }
+
+  /// What a choice gives a library to compute.
+  Status product(const fb::Choice *c, const fb::Launch *l,
+                 fb::VendorLibrary library, Program::Choice &choice,
+                 bool &late) {
+    const fb::VendorProduct *p = c->product();
+    bool ofLibrary = library != fb::VendorLibrary::none;
+    if (library > fb::VendorLibrary::MAX || ofLibrary != (p != nullptr))
+      return fail(c, cat("a choice of library ", unsigned(library), " has ",
+                         p ? "a product" : "no product"));
+    if (!p)
+      return success();
+    if (p->activation() > fb::VendorActivation::MAX)
+      return fail(p, "a library's product has an unknown activation");
+    if (count(p->batch()) > uint32_t(kMaxRank) || !spend(p->batch()))
+      return fail(
+          p, cat("a library's product has ", count(p->batch()), " batch dims"));
+    Program::Product made = {};
+    made.library = static_cast<VendorLibrary>(library);
+    made.activation = static_cast<VendorActivation>(p->activation());
+    made.tf32 = p->tf32();
+    made.rows = p->rows();
+    made.columns = p->columns();
+    made.depth = p->depth();
+    if (Status s = values(p, p->batch(), made.batch); !s)
+      return s;
+    std::vector<uint32_t> sizes = made.batch;
+    sizes.insert(sizes.end(), {made.rows, made.columns, made.depth});
+    if (Status s = allKnown(p, sizes, late); !s)
+      return s;
+    size_t batch = made.batch.size();
+    for (auto [from, what, into] :
+         {std::tuple(p->lhs(), "left side", &made.lhs),
+          std::tuple(p->rhs(), "right side", &made.rhs),
+          std::tuple(p->result(), "result", &made.result)})
+      if (Status s = matrix(from, l, batch, what, *into, late); !s)
+        return s;
+    if (p->bias())
+      if (Status s =
+              matrix(p->bias(), l, batch, "bias", made.bias.emplace(), late);
+          !s)
+        return s;
+    auto written = ref(l, l->args()->Get(made.result.arg), "a result");
+    if (!written)
+      return written.takeError();
+    if (Status s = writable(p, *written, "a library's product"); !s)
+      return s;
+    choice.product = std::move(made);
+    return success();
+  }
+
   Status launch(const fb::Launch *l) {
     Program::Launch launch;
     launch.flops = l->flops();
@@ -339,9 +432,9 @@ private:
                            count(l->args()), " and ", count(c->symbols())));
       if (!spend(c->symbols()))
         return fail(c, "choices share more than the file holds");
-      Program::Choice choice{
-          c->guard(),   c->kernel(), c->grid(),        c->grain(),
-          c->scratch(), {},          text(c->label()), {}};
+      Program::Choice choice{c->guard(),       c->kernel(),  c->grid(),
+                             c->grain(),       c->scratch(), {},
+                             text(c->label()), {},           {}};
       for (uint32_t n = 0; n < count(c->symbols()); ++n) {
         uint32_t v = c->symbols()->Get(n);
         if (Status s = value(c, v, "a kernel's symbol"); !s)
@@ -358,7 +451,9 @@ private:
           return map.takeError();
         choice.maps.push_back(*map);
       }
-      bool available = false;
+      if (Status s = product(c, l, kernel->library(), choice, launch.late); !s)
+        return s;
+      bool available = choice.product.has_value();
       for (uint32_t n = 0; n < count(kernel->codes()); ++n)
         available |= kernel->codes()->Get(n)->target() == target;
       if (!available)
@@ -371,6 +466,9 @@ private:
     if (launch.choices.empty())
       return fail(l, cat("a launch ('", launch.origin,
                          "') has no kernel for target ", target));
+    if (launch.choices.back().product)
+      return fail(l, cat("the last choice of a launch ('", launch.origin,
+                         "') is a library's, which may not lie here"));
     const Program::Value &last = out.values[launch.choices.back().guard];
     if (last.op != fb::ScalarOp::constant || last.imm == 0)
       return fail(l, cat("the last choice of a launch ('", launch.origin,

@@ -3,12 +3,14 @@
 // look again.
 #pragma once
 
+#include "runtime/artefact/Artefact.h"
 #include "runtime/base/DType.h"
 #include "runtime/base/GpuEntry.h"
-#include "runtime/artefact/Artefact.h"
+#include "runtime/base/Vendor.h"
 #include "runtime/operators/Operator.h"
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -70,14 +72,47 @@ struct Program {
     uint32_t swizzle;
     bool tf32;
   };
+  /// See fb::VendorProduct; offset, strides and sizes are values.
+  struct Matrix {
+    uint32_t arg;
+    DType dtype;
+    uint32_t offset, rowStride, columnStride;
+    std::vector<uint32_t> batchStrides;
+  };
+  struct Product {
+    VendorLibrary library;
+    std::vector<uint32_t> batch;
+    uint32_t rows, columns, depth;
+    Matrix lhs, rhs, result;
+    std::optional<Matrix> bias;
+    VendorActivation activation;
+    bool tf32;
+
+    void forEachValue(auto visit) const {
+      for (uint32_t v : batch)
+        visit(v);
+      for (uint32_t v : {rows, columns, depth})
+        visit(v);
+      for (const Matrix *m : {&lhs, &rhs, &result, bias ? &*bias : nullptr}) {
+        if (!m)
+          continue;
+        for (uint32_t v : {m->offset, m->rowStride, m->columnStride})
+          visit(v);
+        for (uint32_t v : m->batchStrides)
+          visit(v);
+      }
+    }
+  };
   struct Choice {
     uint32_t guard, kernel, grid, grain, scratch; // values but for the kernel
     std::vector<uint32_t> symbols;
     const char *label;
     std::vector<Map> maps;
+    std::optional<Product> product; // of a library's kernel
   };
   struct Launch {
-    std::vector<Choice> choices; // those with code for the target
+    std::vector<Choice>
+        choices; // those with code for the target, and of libraries
     std::vector<Ref> args;
     uint32_t flops, bytes;
     const char *origin;

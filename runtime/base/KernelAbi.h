@@ -23,6 +23,7 @@ enum KernelStatus : int32_t {
   kernelIndexOutOfRange =
       1, // gather/scatter index outside its axis (the access was clamped)
   kernelDivisionByZero = 2, // integer division by zero (the result was 0)
+  kernelLibraryFailed = 3,  // a vendor library's call returned an error
 };
 
 /// Runs the programs [begin, end) of the kernel's one-dimensional grid.

@@ -16,6 +16,8 @@
 #include "runtime/base/DType.h"
 #include "runtime/base/Error.h"
 #include "runtime/base/GpuEntry.h"
+#include "runtime/base/Text.h"
+#include "runtime/base/Vendor.h"
 #include "runtime/device/Upload.h"
 
 #include <cstddef>
@@ -99,10 +101,20 @@ struct TensorMap {
   bool tf32 = false;              // of f32: copies round to it
 };
 
-/// One launch: programs [0, grid) of a kernel.
+/// A vendor library's operation for one set of sizes, made by a device and run
+/// by its queues: any number of them at once. It keeps alive what it needs.
+class VendorCall {
+public:
+  virtual ~VendorCall() = default;
+  int64_t grid = 1;     ///< programs that workers may share
+  uint64_t scratch = 0; ///< bytes per worker
+};
+
+/// One launch: programs [0, grid) of a kernel, or of a library's call.
 struct LaunchCommand {
   KernelHandle kernel;
-  void *const *buffers = nullptr; // device addresses, in the kernel's order
+  const VendorCall *call = nullptr; // instead of the kernel
+  void *const *buffers = nullptr;   // device addresses, in the kernel's order
   uint32_t numBuffers = 0;
   const int64_t *symbols = nullptr; // in host memory, in the kernel's order
   uint32_t numSymbols = 0;
@@ -230,6 +242,22 @@ public:
   /// messages.
   virtual Expected<std::unique_ptr<Executable>>
   load(std::span<const std::byte> code, const std::string &where) = 0;
+
+  /// Opens a vendor's library, once a process: its version and place, for
+  /// reports. An error says why no call of it can be made here.
+  virtual Expected<std::string> openLibrary(VendorLibrary library) {
+    return deviceError(cat("the device '", kind(), "' runs nothing of it"),
+                       std::string(name(library)));
+  }
+  /// The product as a call of its library, for queues of so many threads (0:
+  /// the driver's default). An error where the library has no such product.
+  virtual Expected<std::shared_ptr<const VendorCall>>
+  prepare(const VendorProduct &product, int32_t threads) {
+    Expected<std::string> opened = openLibrary(product.library);
+    return opened ? internalError("makes no calls of it",
+                                  std::string(name(product.library)))
+                  : opened.takeError();
+  }
 };
 
 } // namespace knapper

@@ -151,8 +151,8 @@ Error valueError(const Program &program, uint32_t value) {
 
 Expected<uint32_t> choose(const Program &program, const Program::Launch &launch,
                           std::span<const int64_t> values,
-                          std::span<const uint8_t> known) {
-  for (uint32_t i = 0; i < launch.choices.size(); ++i) {
+                          std::span<const uint8_t> known, uint32_t first) {
+  for (uint32_t i = first; i < launch.choices.size(); ++i) {
     const Program::Choice &c = launch.choices[i];
     if (!known[c.guard])
       return valueError(program, c.guard);

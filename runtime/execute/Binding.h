@@ -3,8 +3,10 @@
 #pragma once
 
 #include "runtime/artefact/Program.h"
+#include "runtime/device/Device.h"
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -23,6 +25,9 @@ struct Binding {
   uint64_t arenaBytes = 0;
   uint64_t liveBytes = 0; // the largest sum of temps alive at once
   uint64_t scratch = 0;   // bytes per worker, the most that a launch takes
+  /// Per launch: the library's call that is its choice, if any. Made by the
+  /// module (VendorCalls.h), not by bindProgram.
+  std::vector<std::shared_ptr<const VendorCall>> calls;
 };
 
 /// values[index] = its operation on its operands; no value on overflow or
@@ -39,10 +44,11 @@ Expected<Binding> bindProgram(const Program &program,
 /// A value against its declared range. The caller says where it came from.
 Status checkSymbol(const Program::Symbol &symbol, int64_t value);
 
-/// The choice of a launch, and whether its grid, grain and scratch make sense.
+/// The choice of a launch from number `first` on, and whether its grid, grain
+/// and scratch make sense.
 Expected<uint32_t> choose(const Program &program, const Program::Launch &launch,
                           std::span<const int64_t> values,
-                          std::span<const uint8_t> known);
+                          std::span<const uint8_t> known, uint32_t first = 0);
 
 /// A value that has no meaning for these sizes.
 Error valueError(const Program &program, uint32_t value);

@@ -115,7 +115,8 @@ private:
   bool isReplaced(uint32_t input, const knapper_tensor &tensor) const;
   Status checkOverlaps(std::span<const knapper_tensor> inputs);
   Status provideOutput(uint32_t index);
-  Status resolveLaunch(uint32_t index);
+  /// `call`: the library's that is the launch's choice, if any.
+  Status resolveLaunch(uint32_t index, const VendorCall *call = nullptr);
   Status pointAllArgs();
   Status pointArgs(uint32_t index);
   Status bindLate(const Program::Dependents &changed);

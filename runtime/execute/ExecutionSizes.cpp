@@ -3,6 +3,7 @@
 // in the middle of it.
 #include "runtime/base/Text.h"
 #include "runtime/execute/Execution.h"
+#include "runtime/execute/VendorCalls.h"
 
 #include <algorithm>
 #include <cstring>
@@ -50,12 +51,13 @@ Status Execution::resolve(std::shared_ptr<const Binding> binding) {
   state.choice = binding->choice;
   for (uint32_t i = 0; i < program.launches.size(); ++i)
     if (state.choice[i] != Program::kNone)
-      if (Status s = resolveLaunch(i); !s)
+      if (Status s = resolveLaunch(i, binding->calls[i].get()); !s)
         return s;
   if (module.code) {
     state.wanted.clear();
     for (uint32_t i = 0; i < program.launches.size(); ++i)
-      if (state.choice[i] != Program::kNone && state.commands[i].grid > 0)
+      if (state.choice[i] != Program::kNone && state.commands[i].grid > 0 &&
+          !state.commands[i].call)
         state.wanted.push_back(state.commands[i].kernel);
     if (Status s = module.code->prepare(state.wanted); !s)
       return s;
@@ -65,7 +67,7 @@ Status Execution::resolve(std::shared_ptr<const Binding> binding) {
 }
 
 /// Fills the command of a launch whose choice is known, but for its arguments.
-Status Execution::resolveLaunch(uint32_t index) {
+Status Execution::resolveLaunch(uint32_t index, const VendorCall *call) {
   const Program::Launch &launch = program.launches[index];
   const Program::Choice &c = launch.choices[state.choice[index]];
   int64_t *symbols = state.kernelSymbols.data() + state.firstSymbol[index];
@@ -73,6 +75,7 @@ Status Execution::resolveLaunch(uint32_t index) {
     symbols[i] = state.values[c.symbols[i]];
   LaunchCommand &command = state.commands[index];
   command.kernel = module.kernels[c.kernel];
+  command.call = call;
   command.buffers = state.args.data() + state.firstArg[index];
   command.numBuffers = static_cast<uint32_t>(launch.args.size());
   command.symbols = symbols;
@@ -95,6 +98,11 @@ Status Execution::resolveLaunch(uint32_t index) {
   command.grid = state.values[c.grid];
   command.grain = std::max<int64_t>(state.values[c.grain], 1);
   command.scratch = state.values[c.scratch];
+  if (call) { // (a launch without programs has nothing to write)
+    command.grid = std::min(command.grid, int64_t(1)) * call->grid;
+    command.grain = 1;
+    command.scratch = call->scratch;
+  }
   command.status = state.statuses + index;
   return success();
 }
@@ -112,7 +120,10 @@ Status Execution::pointArgs(uint32_t index) {
                        launch.origin, "compile the model again");
     args[i] = state.base[ref.buffer] + offset;
   }
-  return success();
+  const Program::Choice &choice = launch.choices[state.choice[index]];
+  return choice.product
+             ? checkReach(*choice.product, launch, state.values, state.bytes)
+             : success();
 }
 
 Status Execution::setSymbol(uint32_t symbol, int64_t value) {

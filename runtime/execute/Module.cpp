@@ -104,6 +104,7 @@ Module::load(std::shared_ptr<const Artefact> artefact,
   }
   if (options.describes)
     return module;
+  module->vendorUses = openLibraries(module->decoded, *device);
   for (const Program::External &external : module->decoded.externals) {
     std::shared_ptr<const Operator> found =
         findOperator(external.domain, external.name);
@@ -254,6 +255,7 @@ Module::binding(std::span<const int64_t> symbols) {
   Expected<Binding> bound = bindProgram(decoded, symbols);
   if (!bound)
     return bound.takeError();
+  TRY(prepareCalls(decoded, *where, options.threads, *bound));
   auto shared = std::make_shared<const Binding>(std::move(*bound));
   std::lock_guard lock(mutex);
   recent.insert(recent.begin(), shared);

@@ -7,6 +7,7 @@
 #include "runtime/device/Device.h"
 #include "runtime/execute/Binding.h"
 #include "runtime/execute/LastCall.h"
+#include "runtime/execute/VendorCalls.h"
 #include "runtime/memory/BlockPool.h"
 
 #include <atomic>
@@ -122,6 +123,8 @@ public:
   /// Index of the target in the artefact.
   uint32_t target() const { return chosenTarget; }
   const Device &device() const { return *where; }
+  /// What became of the vendors' libraries that the program would call.
+  std::span<const VendorUse> vendors() const { return vendorUses; }
   /// As asked for at load.
   int32_t threads() const { return options.threads; }
 
@@ -149,6 +152,7 @@ private:
   uint32_t chosenTarget = 0;
   std::string chosenIsa;
   Program decoded;
+  std::vector<VendorUse> vendorUses;
   std::unique_ptr<Executable> code;
   std::vector<KernelHandle> kernels; // per kernel of the artefact
   std::vector<std::shared_ptr<const Operator>> operators; // per external

@@ -108,6 +108,22 @@ void launches(JsonWriter &json, const Program &program,
   json.endArray();
 }
 
+/// Vendors' libraries that the program would call.
+void vendors(JsonWriter &json, std::span<const VendorUse> uses) {
+  json.key("vendor_libraries").beginArray();
+  for (const VendorUse &use : uses) {
+    json.beginObject().field("name", name(use.library));
+    json.field("launches", use.launches);
+    json.field("used", !use.opened.empty());
+    if (use.opened.empty())
+      json.field("why", use.why);
+    else
+      json.field("version", use.opened);
+    json.endObject();
+  }
+  json.endArray();
+}
+
 /// Nodes that the host's operators compute.
 void operators(JsonWriter &json, const Program &program) {
   json.key("operators").beginArray();
@@ -240,6 +256,7 @@ std::string describeModule(const Module &module) {
   targets(json, file);
   kernels(json, file.header(), module.target());
   launches(json, program, file.header());
+  vendors(json, module.vendors());
   operators(json, program);
   memory(json, module);
   std::span<const std::byte> report =

@@ -96,6 +96,11 @@ public:
                      isas.end(), isa) != isas.end();
   }
 
+  std::span<const VendorLibrary> vendorLibraries() const override {
+    static constexpr VendorLibrary libraries[] = {VendorLibrary::onednn};
+    return libraries;
+  }
+
   std::string tuningKey(const TargetDesc &) const override { return "cpu"; }
 };
 

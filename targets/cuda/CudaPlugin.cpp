@@ -156,6 +156,11 @@ public:
     return runsPtxOf(target.isa, isa);
   }
 
+  std::span<const VendorLibrary> vendorLibraries() const override {
+    static constexpr VendorLibrary libraries[] = {VendorLibrary::cublaslt};
+    return libraries;
+  }
+
   std::string tuningKey(const TargetDesc &target) const override {
     return "cuda:" + target.isa;
   }

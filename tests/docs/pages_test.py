@@ -29,6 +29,7 @@ PAGES = (
     "c-and-cpp",
     "custom-operators",
     "user-kernels",
+    "vendor-libraries",
     "serve",
     "gpus",
     "faster",

@@ -13,6 +13,7 @@ constexpr size_t kLeastTurns = 5, kMostTurns = 200;
 struct Times {
   std::map<std::string, double> seconds; ///< by signature
   std::map<std::string, std::string> origins;
+  std::map<std::string, std::set<std::string>> schedules;
   std::string isa;
 };
 
@@ -28,6 +29,7 @@ Expected<Times> profileOnce(knapper_module *module,
     std::string signature = signatureOf(launch.value("kernel", ""));
     times.seconds[signature] += launch.value("ns", 0.0) * 1e-9;
     times.origins.emplace(signature, launch.value("origin", ""));
+    times.schedules[signature].insert(launch.value("schedule", ""));
   }
   return times;
 }
@@ -91,7 +93,8 @@ Expected<SideBySide> timeSideBySide(knapper_module *first,
     }
     if (!ratios.empty())
       result.kernels[signature] = {origin, median(firsts), median(seconds),
-                                   median(ratios)};
+                                   median(ratios),
+                                   b.back().schedules[signature]};
   }
   return result;
 }

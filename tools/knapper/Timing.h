@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <map>
+#include <set>
 #include <vector>
 
 namespace knapper::cli {
@@ -40,6 +41,7 @@ struct KernelPair {
   std::string origin;
   double first = 0, second = 0; ///< seconds: medians
   double ratio = 0;             ///< median of first over second, turn by turn
+  std::set<std::string> schedules; ///< that the second one's launches took
 };
 
 struct SideBySide {

@@ -42,7 +42,20 @@ struct Candidate {
   double seconds = 0; ///< untuned, of all its launches
   tune::Search search;
   std::optional<Choice> proposal; ///< being measured in this round
+  /// What code that is not ours was measured at, by its knob.
+  std::map<std::string, double> others;
 };
+
+/// Whether what was measured is what was proposed: a library may not lie here,
+/// or lack such a product, and then a compiled kernel ran.
+bool didRun(const Choice &proposal, const KernelPair &measured) {
+  constexpr std::string_view library = "vendor:";
+  return std::all_of(proposal.begin(), proposal.end(), [&](const auto &choice) {
+    return !choice.first.starts_with(library) ||
+           measured.schedules.contains(
+               "vendor{" + choice.first.substr(library.size()) + "}");
+  });
+}
 
 /// "60", "60s", "1.5m", "1h" in seconds.
 Expected<double> parseBudget(const std::string &text) {
@@ -218,7 +231,7 @@ Status Tuner::findCandidates(const SideBySide &sides) {
                        knob.value("alone", false)});
     candidates.push_back({signature, timed->second.origin,
                           timed->second.first / total, timed->second.first,
-                          tune::Search(std::move(knobs)), std::nullopt});
+                          tune::Search(std::move(knobs)), std::nullopt, {}});
   }
   return success();
 }
@@ -289,8 +302,13 @@ Status Tuner::explore() {
     for (Candidate &c : candidates)
       if (c.proposal) {
         auto timed = sides.kernels.find(c.signature);
-        c.search.measured(timed == sides.kernels.end() ? 0
-                                                       : timed->second.ratio);
+        bool ran =
+            timed != sides.kernels.end() && didRun(*c.proposal, timed->second);
+        double ratio = ran ? timed->second.ratio : 0;
+        if (const std::string &knob = c.proposal->begin()->first;
+            ran && knob.find(':') != std::string::npos)
+          c.others[knob] = ratio;
+        c.search.measured(ratio);
         c.proposal.reset();
       }
     ++rounds;
@@ -363,7 +381,7 @@ Status Tuner::install() {
 void Tuner::report(double gain) const {
   size_t measured = 0;
   Json kernels = Json::array();
-  std::string rows;
+  std::string rows, others;
   for (const Candidate &c : candidates) {
     measured += c.search.count();
     const Record *record = installed.find(c.signature, target);
@@ -373,7 +391,11 @@ void Tuner::report(double gain) const {
                        {"us", c.seconds * 1e6},
                        {"measured", c.search.count()},
                        {"gain", record ? record->gain : 1},
+                       {"others", c.others},
                        {"choice", record ? record->choice : Choice()}});
+    for (const auto &[knob, ratio] : c.others)
+      others += format("%s: %.3fx our schedule's speed in %s\n", knob.c_str(),
+                       ratio, printable(c.origin).substr(0, 60).c_str());
     if (record)
       rows += format("%9.1f %5.1f %%  %5.3fx  %-24s %s\n", c.seconds * 1e6,
                      100 * c.share, record->gain,
@@ -394,6 +416,7 @@ void Tuner::report(double gain) const {
     print(json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
     return;
   }
+  print(others);
   if (!rows.empty())
     print("       us   share    gain  choice                   kernel\n" +
           rows);

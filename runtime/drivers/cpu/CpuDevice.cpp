@@ -1,17 +1,19 @@
 #include "runtime/drivers/cpu/CpuDevice.h"
 
+#include "runtime/artefact/ElfImage.h"
 #include "runtime/base/Checked.h"
 #include "runtime/base/ForkMutex.h"
 #include "runtime/base/Json.h"
 #include "runtime/base/KernelAbi.h"
 #include "runtime/base/Text.h"
 #include "runtime/device/HostQueue.h"
+#include "runtime/drivers/cpu/CpuCall.h"
 #include "runtime/drivers/cpu/CpuInfo.h"
+#include "runtime/drivers/cpu/OneDnnMatmul.h"
 #include "runtime/drivers/cpu/Peaks.h"
 #include "runtime/drivers/cpu/Share.h"
 #include "runtime/drivers/cpu/ThreadPool.h"
 #include "runtime/memory/Block.h"
-#include "runtime/artefact/ElfImage.h"
 
 #include <algorithm>
 #include <cstring>
@@ -112,9 +114,8 @@ public:
     int64_t worth = command.grid / grain + (command.grid % grain != 0);
     int workers = static_cast<int>(std::min<int64_t>(available(), worth));
     if (workers <= 1) {
-      KernelContext context{scratch.data(), command.status, 0, 1};
-      reinterpret_cast<KernelFn>(const_cast<void *>(command.kernel.handle))(
-          command.buffers, command.symbols, &context, 0, command.grid);
+      runPrograms(command, {scratch.data(), command.status, 0, 1}, 0,
+                  command.grid);
       return success();
     }
     Launch launch{command, shares.data(), workers,
@@ -166,13 +167,22 @@ private:
     return std::clamp<int64_t>(grid / grain / workers * workers, workers, most);
   }
 
-  static void runPrograms(const Launch &launch, KernelContext &context,
+  static void runPrograms(const LaunchCommand &command,
+                          const KernelContext &context, int64_t begin,
+                          int64_t end) {
+    if (command.call)
+      static_cast<const CpuCall *>(command.call)
+          ->run(command.buffers, context, begin, end);
+    else
+      reinterpret_cast<KernelFn>(const_cast<void *>(command.kernel.handle))(
+          command.buffers, command.symbols, &context, begin, end);
+  }
+  static void runPrograms(const Launch &launch, const KernelContext &context,
                           Share::Chunks chunks) {
     const LaunchCommand &command = launch.command;
-    reinterpret_cast<KernelFn>(const_cast<void *>(command.kernel.handle))(
-        command.buffers, command.symbols, &context,
-        beginOf(chunks.begin, launch.chunks, command.grid),
-        beginOf(chunks.end, launch.chunks, command.grid));
+    runPrograms(command, context,
+                beginOf(chunks.begin, launch.chunks, command.grid),
+                beginOf(chunks.end, launch.chunks, command.grid));
   }
 
   /// Worker w runs the one chunk that there is for it: of a launch this small
@@ -292,8 +302,33 @@ public:
         new ElfExecutable(std::move(*image), where));
   }
 
+  Expected<std::string> openLibrary(VendorLibrary library) override {
+    if (library != VendorLibrary::onednn)
+      return Device::openLibrary(library);
+    ASSIGN_OR_RETURN(std::shared_ptr<const OneDnn> found, oneDnn());
+    return found->text();
+  }
+  Expected<std::shared_ptr<const VendorCall>>
+  prepare(const VendorProduct &product, int32_t threads) override {
+    if (product.library != VendorLibrary::onednn)
+      return Device::prepare(product, threads);
+    ASSIGN_OR_RETURN(std::shared_ptr<const OneDnn> found, oneDnn());
+    return oneDnnMatmul(std::move(found), product,
+                        threads > 0 ? threads : availableCores());
+  }
+
 private:
+  /// Tried again until it is found: the folders may have been set since.
+  Expected<std::shared_ptr<const OneDnn>> oneDnn() {
+    std::lock_guard lock(forkMutex<OneDnn>());
+    if (!library) {
+      ASSIGN_OR_RETURN(library, OneDnn::open());
+    }
+    return library;
+  }
+
   IsaLevel level;
+  std::shared_ptr<const OneDnn> library; // guarded
   std::shared_ptr<ThreadPool> pool = std::make_shared<ThreadPool>();
 };
 

@@ -3,6 +3,7 @@
 #include "runtime/base/Json.h"
 #include "runtime/base/Log.h"
 #include "runtime/base/Text.h"
+#include "runtime/drivers/cuda/CublasLtMatmul.h"
 #include "runtime/drivers/cuda/CudaCode.h"
 #include "runtime/drivers/cuda/CudaUpload.h"
 
@@ -129,7 +130,34 @@ public:
     return GpuExecutable::load(gpu, code, where);
   }
 
+  Expected<std::string> openLibrary(VendorLibrary library) override {
+    if (library != VendorLibrary::cublaslt)
+      return Device::openLibrary(library);
+    ASSIGN_OR_RETURN(std::shared_ptr<const CublasLt> found, cublasLt());
+    return found->text();
+  }
+  Expected<std::shared_ptr<const VendorCall>>
+  prepare(const VendorProduct &product, int32_t threads) override {
+    if (product.library != VendorLibrary::cublaslt)
+      return Device::prepare(product, threads);
+    ASSIGN_OR_RETURN(std::shared_ptr<const CublasLt> found, cublasLt());
+    Current current(*gpu);
+    return cublasLtMatmul(std::move(found), product);
+  }
+
 private:
+  /// Tried again until it is found: the folders may have been set since.
+  Expected<std::shared_ptr<const CublasLt>> cublasLt() {
+    std::lock_guard lock(opening);
+    if (!library) {
+      Current current(*gpu);
+      ASSIGN_OR_RETURN(library, CublasLt::open());
+    }
+    return library;
+  }
+
+  std::mutex opening; // guards:
+  std::shared_ptr<const CublasLt> library;
   /// GB/s of a copy within the device's memory, read and written bytes counted:
   /// the best of some, far beyond its caches.
   Expected<double> copyBandwidth() const;

@@ -1,4 +1,5 @@
 // A stream as a queue. Recordings are captured graphs.
+#include "runtime/drivers/cuda/CublasLtMatmul.h"
 #include "runtime/drivers/cuda/CudaCode.h"
 #include "runtime/drivers/cuda/TensorMaps.h"
 
@@ -80,8 +81,18 @@ public:
       api.eventDestroy(point);
   }
 
-  // Kernels of GPUs keep what they need in registers and shared memory.
-  Status reserve(const QueueNeeds &) override { return success(); }
+  // Kernels keep what they need in registers and shared memory; what is
+  // reserved is the workspace of libraries. Recordings know the old one by its
+  // address.
+  Status reserve(const QueueNeeds &needs) override {
+    if (needs.scratch == 0 ||
+        (!workspaces.empty() && workspaces.back()->bytes() >= needs.scratch))
+      return success();
+    ASSIGN_OR_RETURN(std::unique_ptr<DeviceBuffer> made,
+                     GpuBuffer::create(gpu, needs.scratch, MemoryKind::device));
+    workspaces.push_back(std::move(made));
+    return success();
+  }
   Status begin() override {
     stream = own;
     captured = false;
@@ -95,6 +106,13 @@ public:
   }
 
   Status launch(const LaunchCommand &command) override {
+    if (command.call) {
+      Current current(*gpu);
+      return static_cast<const GpuCall *>(command.call)
+          ->enqueue(command.buffers,
+                    workspaces.empty() ? nullptr : workspaces.back()->address(),
+                    stream);
+    }
     const auto &kernel = *static_cast<const GpuKernel *>(command.kernel.handle);
     int64_t blocks = (command.grid - 1) / kernel.entry.programs + 1;
     if (blocks > std::numeric_limits<int32_t>::max())
@@ -279,6 +297,7 @@ private:
     stream = replayed;
   }
 
+  std::vector<std::unique_ptr<DeviceBuffer>> workspaces; // the last is used
   std::shared_ptr<Gpu> gpu;
   const Api &api;
   Stream own;

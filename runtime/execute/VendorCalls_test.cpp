@@ -1,0 +1,97 @@
+#include "runtime/drivers/null/NullDevice.h"
+#include "runtime/execute/VendorCalls.h"
+
+#include <gmock/gmock.h>
+#include <limits>
+
+using namespace knapper;
+using testing::HasSubstr;
+
+namespace {
+
+/// Sizes, strides and offsets are the values of their own number.
+struct Made {
+  std::vector<int64_t> values;
+  std::vector<uint64_t> bytes = {1000, 1000, 1000};
+  Program::Launch launch = {};
+  Program::Product product = {};
+
+  uint32_t value(int64_t number) {
+    values.push_back(number);
+    return static_cast<uint32_t>(values.size() - 1);
+  }
+  Program::Matrix matrix(uint32_t arg, int64_t rowStride) {
+    return {arg, DType::f32, value(0), value(rowStride), value(1), {}};
+  }
+  /// 4 x 5 times 5 x 6.
+  Made() {
+    uint32_t zero = value(0);
+    for (uint32_t buffer : {0u, 1u, 2u})
+      launch.args.push_back({buffer, zero});
+    launch.origin = "product";
+    product.library = VendorLibrary::onednn;
+    product.rows = value(4);
+    product.columns = value(6);
+    product.depth = value(5);
+    product.lhs = matrix(0, 5);
+    product.rhs = matrix(1, 6);
+    product.result = matrix(2, 6);
+  }
+  std::string check() {
+    Status status = checkReach(product, launch, values, bytes);
+    return status ? "" : status.error().message();
+  }
+};
+
+TEST(VendorCalls, ReachOfEachSideIsChecked) {
+  EXPECT_EQ(Made().check(), "");
+  Made exact;
+  exact.bytes = {4 * 5 * 4, 5 * 6 * 4, 4 * 6 * 4};
+  EXPECT_EQ(exact.check(), "");
+  for (unsigned side : {0u, 1u, 2u}) {
+    Made made = exact;
+    --made.bytes[side];
+    EXPECT_THAT(made.check(),
+                HasSubstr("bytes into argument " + std::to_string(side)));
+  }
+  Made offset = exact;
+  offset.values[offset.product.rhs.offset] = 1;
+  EXPECT_THAT(offset.check(), HasSubstr("into argument 1"));
+  Made within = exact; // the argument begins behind the buffer
+  within.launch.args[0].offset = within.value(4);
+  EXPECT_THAT(within.check(), HasSubstr("into argument 0"));
+  Made batch = exact;
+  batch.product.batch = {batch.value(3)};
+  for (auto *side :
+       {&batch.product.lhs, &batch.product.rhs, &batch.product.result})
+    side->batchStrides = {batch.value(0)};
+  EXPECT_EQ(batch.check(), "");
+  batch.values[batch.product.result.batchStrides[0]] = 24;
+  EXPECT_THAT(batch.check(), HasSubstr("into argument 2"));
+  Made large;
+  large.values[large.product.lhs.rowStride] =
+      std::numeric_limits<int64_t>::max() / 2;
+  EXPECT_THAT(large.check(), HasSubstr("into argument 0"));
+}
+
+TEST(VendorCalls, ChoicesOfAbsentLibrariesGo) {
+  Made made;
+  Program program = {};
+  program.name = "main";
+  Program::Choice compiled = {}, library = {};
+  library.product = made.product;
+  made.launch.choices = {library, compiled};
+  program.launches = {made.launch, made.launch};
+  std::shared_ptr<Device> device = null::device();
+  std::vector<VendorUse> uses = openLibraries(program, *device);
+  ASSERT_EQ(uses.size(), 1u);
+  EXPECT_EQ(uses[0].launches, 2u);
+  EXPECT_EQ(uses[0].opened, "");
+  EXPECT_THAT(uses[0].why, HasSubstr("runs nothing of it"));
+  for (const Program::Launch &launch : program.launches) {
+    ASSERT_EQ(launch.choices.size(), 1u);
+    EXPECT_FALSE(launch.choices[0].product);
+  }
+}
+
+} // namespace
