@@ -4,6 +4,7 @@
 #include "graph/layout/ChannelsLast.h"
 #include "graph/layout/ConvPhases.h"
 #include "graph/layout/FewFeatures.h"
+#include "graph/layout/SplitPools.h"
 #include "graph/quantize/ConvertFloat.h"
 #include "graph/quantize/QuantisedProducts.h"
 #include "graph/quantize/QuantizeWeights.h"
@@ -79,8 +80,10 @@ LogicalResult arrangeChannels(func::FuncOp function,
                               const CompileState &state) {
   // Threads read windows of one channel as fast as those of several.
   bool threads = state.targets.front().simt;
-  if (!threads)
+  if (!threads) {
     splitConvPhases(function, phasesPreferPlanes);
+    splitPools(function);
+  }
   return useChannelsLast(function, /*onlyMixing=*/threads,
                          /*keepPlanes=*/!threads);
 }

@@ -369,13 +369,17 @@ static LogicalResult unlessPlanes(ConvOp op, PatternRewriter &rewriter) {
   return prefersPlanes(op) ? failure() : convChannelsLast(op, rewriter);
 }
 
+static LogicalResult poolUnlessPlanes(PoolOp op, PatternRewriter &rewriter) {
+  return prefersPlanes(op) ? failure() : poolChannelsLast(op, rewriter);
+}
+
 void knapper::populateChannelsLastPatterns(RewritePatternSet &patterns,
                                            bool keepPlanes) {
   patterns.add(pointConv, /*benefit=*/3);
   patterns.add(patchConv, /*benefit=*/3);
   patterns.add(spreadConv, /*benefit=*/3);
   patterns.add(keepPlanes ? unlessPlanes : convChannelsLast);
-  patterns.add(poolChannelsLast);
+  patterns.add(keepPlanes ? poolUnlessPlanes : poolChannelsLast);
   patterns.add(reduceOfTranspose);
   patterns.add(reduceOfUnits);
   patterns.add(concatOfTransposes);

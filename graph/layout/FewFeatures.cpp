@@ -56,6 +56,15 @@ bool knapper::prefersPlanes(ConvOp op) {
          4 * p->channels * p->paddedRows(1) * p->paddedWidth() <= mostRowBytes;
 }
 
+bool knapper::prefersPlanes(PoolOp op) {
+  if (op.getChannelsLast())
+    return false;
+  SmallVector<Dim> out = dimsOf(op.getResult());
+  constexpr int64_t mostChannels = 8, leastWidth = 16;
+  return out[1].asConstant().value_or(mostChannels + 1) <= mostChannels &&
+         out.back().asConstant().value_or(0) >= leastWidth;
+}
+
 bool knapper::phasesPreferPlanes(ConvOp op) {
   if (op.getChannelsLast() || op.getInputDilations().size() != 2 ||
       op.getGroups() != 1 || allOnes(op.getInputDilations()))

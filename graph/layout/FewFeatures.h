@@ -32,6 +32,7 @@ std::optional<PlaneConv> planeConvOf(ts::ConvOp op);
 /// Whether `op` has so few features that pixels fill registers better, and rows
 /// that fit a cache.
 bool prefersPlanes(ts::ConvOp op);
+bool prefersPlanes(ts::PoolOp op);
 /// Likewise for a transposed one, whose phases are features.
 bool phasesPreferPlanes(ts::ConvOp op);
 

@@ -10,6 +10,7 @@
 #include "graph/layout/MergeReducedDims.h"
 #include "graph/layout/PackFilters.h"
 #include "graph/layout/PadChannels.h"
+#include "graph/layout/SplitPools.h"
 #include "graph/layout/SplitReductions.h"
 #include "graph/layout/SplitScatters.h"
 #include "graph/layout/SplitSorts.h"
@@ -185,6 +186,11 @@ std::vector<Step> pipeline() {
              RewritePatternSet patterns(f.getContext());
              populateFoldConvPatterns(patterns);
              return applyPatternsGreedily(f, std::move(patterns));
+           }},
+          {"split-pools",
+           [](func::FuncOp f) {
+             splitPools(f);
+             return mlir::success();
            }},
           {"few-features",
            [](func::FuncOp f) {
