@@ -95,6 +95,11 @@ std::vector<VendorUse> openLibraries(Program &program, Device &device) {
         return false;
       VendorUse &use = useOf(choice.product->library);
       ++use.launches;
+      if (launch.late && !use.opened.empty())
+        log(LogLevel::warning,
+            cat(launch.origin, ": ", choice.label,
+                " cannot run: only the run knows its sizes; the compiled "
+                "kernel runs instead"));
       return launch.late || use.opened.empty();
     });
   for (const VendorUse &use : uses)

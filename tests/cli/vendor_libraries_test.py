@@ -136,6 +136,20 @@ def test_many_rows_and_no_rows(tool, tmp_path):
         np.testing.assert_allclose(np.load(tmp_path / "y.npy"), want, atol=1e-4)
 
 
+@needs_onednn
+def test_sizes_of_the_run(tool, tmp_path):
+    """Calls are made before a run begins, so such launches keep the compiled kernel, and say so."""
+    text = """g (float[rows, 96] x, bool[rows] keep) => (float[kept, 160] y) {
+        some = Compress <axis = 0> (x, keep)  y = MatMul(some, w) }"""
+    tool("compile", write(tmp_path, text), "--vendor", "onednn", "--vendor-always", "-o", "m.knap")
+    x = RANDOM.standard_normal((9, 96)).astype(np.float32)
+    keep = np.arange(9) % 3 != 1
+    np.savez(tmp_path / "in.npz", x=x, keep=keep)
+    tool("run", "m.knap", "-i", "in.npz", "-o", "y.npy", env=HERE)
+    assert any("only the run knows its sizes" in line for line in tool.warned)
+    np.testing.assert_allclose(np.load(tmp_path / "y.npy"), x[keep] @ WEIGHT, atol=1e-4)
+
+
 def test_it_is_never_needed(tool, tmp_path):
     model = write(tmp_path, MODELS["gelu"])
     tool("compile", model, "--vendor", "onednn", "--vendor-always", "-o", "m.knap")

@@ -229,9 +229,13 @@ Status Tuner::findCandidates(const SideBySide &sides) {
                        knob.value("others", std::vector<int64_t>()),
                        knob.value("value", int64_t(0)),
                        knob.value("alone", false)});
-    candidates.push_back({signature, timed->second.origin,
-                          timed->second.first / total, timed->second.first,
-                          tune::Search(std::move(knobs)), std::nullopt, {}});
+    candidates.push_back({signature,
+                          timed->second.origin,
+                          timed->second.first / total,
+                          timed->second.first,
+                          tune::Search(std::move(knobs)),
+                          std::nullopt,
+                          {}});
   }
   return success();
 }
