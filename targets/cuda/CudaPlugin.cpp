@@ -1,4 +1,5 @@
 // NVIDIA GPUs as a target.
+#include "codegen/schedule/attention/GpuWidenedAttention.h"
 #include "codegen/schedule/core/Schedule.h"
 #include "codegen/schedule/irregular/GpuRecurrence.h"
 #include "codegen/schedule/matmul/GpuPackedMatmul.h"
@@ -55,6 +56,7 @@ public:
       return isa<ts::RopeOp, ts::ScaledDotOp>(op) ||
              (attention && !isTakenWhole(attention, target));
     });
+    readWidenedOperands(function);
     expandForManyRows(function, kMostPackedRows);
     SplitModel model;
     model.leastPart = 2048;
