@@ -185,12 +185,25 @@ Verdict judgeWindow(const OpSet &set, Operation *op, Hero hero) {
   return reason.empty() ? admit(hero) : refuse(reason);
 }
 
+bool isWideningOfHalf(Operation *op) {
+  auto convert = dyn_cast<ConvertOp>(op);
+  if (!convert || !elementTypeOf(convert.getResult()).isF32())
+    return false;
+  Type from = elementTypeOf(convert.getInput());
+  return from.isF16() || from.isBF16();
+}
+
 Verdict judgeAttention(const OpSet &set, AttentionOp attention) {
   auto inSet = [&](Operation *op) { return set.contains(op); };
   Ops known{attention.getOperation()};
+  // Where the target reads what was widened (codegen/schedule/attention/
+  // GpuWidenedAttention.h).
+  bool widens = attention->hasAttr("ts.reads_widened");
   // A chain of reindexing that stays strided; ends at the base.
   auto follow = [&](Value value) -> std::optional<Value> {
-    auto through = [&](Operation *op) { return inSet(op) && isReindex(op); };
+    auto through = [&](Operation *op) {
+      return inSet(op) && (isReindex(op) || (widens && isa<ConvertOp>(op)));
+    };
     if (!isStrided(value, through))
       return std::nullopt;
     for (Operation *op = value.getDefiningOp(); op && through(op);
@@ -213,7 +226,7 @@ Verdict judgeAttention(const OpSet &set, AttentionOp attention) {
         return refuse("the operand of rope would have no strides");
   }
   for (Operation *op : ancestors(set, attention->getOperands().take_front(3)))
-    if (!known.contains(op))
+    if (!known.contains(op) || (isa<ConvertOp>(op) && !isWideningOfHalf(op)))
       return refuse("query, key and value take views and rope, not " +
                     nameOf(op));
   if (attention.getMask())

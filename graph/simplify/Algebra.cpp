@@ -131,6 +131,59 @@ static LogicalResult simplifyNot(NotOp op, PatternRewriter &rewriter) {
   return success();
 }
 
+static bool holds(ComparePredicate predicate, double a, double b) {
+  switch (predicate) {
+  case ComparePredicate::eq:
+    return a == b;
+  case ComparePredicate::ne:
+    return a != b;
+  case ComparePredicate::lt:
+    return a < b;
+  case ComparePredicate::le:
+    return a <= b;
+  case ComparePredicate::gt:
+    return a > b;
+  case ComparePredicate::ge:
+    return a >= b;
+  }
+  llvm_unreachable("a predicate that is not listed");
+}
+
+/// A comparison of a choice between two numbers with a third one is the
+/// condition or its opposite: exporters write triangles as tril(ones) == 0.
+static LogicalResult compareOfChoice(CompareOp op, PatternRewriter &rewriter) {
+  bool swapped = !op.getLhs().getDefiningOp<SelectOp>();
+  Value choice = swapped ? op.getRhs() : op.getLhs();
+  auto select = choice.getDefiningOp<SelectOp>();
+  if (!select)
+    return failure();
+  std::optional<double> known = splatOf(swapped ? op.getLhs() : op.getRhs()),
+                        onTrue = splatOf(select.getOnTrue()),
+                        onFalse = splatOf(select.getOnFalse());
+  if (!known || !onTrue || !onFalse)
+    return failure();
+  // Integers past 2^53 may be others as f64.
+  if (!isFloat(choice) &&
+      llvm::any_of(ArrayRef{*known, *onTrue, *onFalse},
+                   [](double number) { return std::abs(number) > 0x1p53; }))
+    return failure();
+  auto outcome = [&](double number) {
+    return swapped ? holds(op.getPredicate(), *known, number)
+                   : holds(op.getPredicate(), number, *known);
+  };
+  bool yes = outcome(*onTrue), no = outcome(*onFalse);
+  Value condition = select.getCondition();
+  if (yes == no)
+    return forward(rewriter, op,
+                   makeSplat(rewriter, op.getLoc(),
+                             cast<RankedTensorType>(op.getType()), yes));
+  if (condition.getType() != op.getType())
+    return failure();
+  if (no)
+    condition = NotOp::create(rewriter, op.getLoc(), condition);
+  return forward(rewriter, op, condition);
+}
+
 /// and/or with a known operand, or with itself.
 template <typename Op>
 static LogicalResult simplifyLogic(Op op, PatternRewriter &rewriter) {
@@ -254,6 +307,7 @@ void knapper::populateAlgebraPatterns(RewritePatternSet &patterns) {
   patterns.add(simplifyPow);
   patterns.add(simplifyNeg);
   patterns.add(simplifyNot);
+  patterns.add(compareOfChoice);
   patterns.add(simplifyLogic<AndOp>);
   patterns.add(simplifyLogic<OrOp>);
   patterns.add(simplifySelect);

@@ -1,4 +1,5 @@
 // NVIDIA GPUs as a target.
+#include "codegen/schedule/attention/GpuWidenedAttention.h"
 #include "codegen/schedule/core/Schedule.h"
 #include "codegen/schedule/irregular/GpuRecurrence.h"
 #include "codegen/schedule/matmul/GpuPackedMatmul.h"
@@ -89,6 +90,7 @@ constexpr TargetPass kPreparation[] = {
        packProducts(function, kMostPackedRows, takesPackedDot);
      }},
     {"cuda:decompose", decompose},
+    {"cuda:read-widened-operands", plain<readWidenedOperands>},
     {"cuda:expand-for-many-rows",
      [](FuncOp function, const TargetDesc &) {
        expandForManyRows(function, kMostPackedRows);

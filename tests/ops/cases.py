@@ -23,6 +23,7 @@ import shared_column_cases  # noqa: F401
 import block_column_cases  # noqa: F401
 import product_cases  # noqa: F401
 import composite_cases  # noqa: F401
+import widened_attention_cases  # noqa: F401
 import grouped_cases  # noqa: F401
 import recurrence_cases  # noqa: F401
 from case_list import CASES, apply_numpy  # noqa: F401

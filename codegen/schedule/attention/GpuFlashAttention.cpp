@@ -5,7 +5,9 @@
 // By warpgroups (Hopper, f16 and bf16, heads of at most 256 elements) where the
 // copies of boxes reach all four: elements contiguous, every other stride and
 // the start a multiple of 16 bytes. What is not known of symbolic sizes becomes
-// the schedule's guard. By FMAs of f32 for all else.
+// the schedule's guard. So are queries, keys and values that were widened to
+// f32 (GpuWidenedAttention.h): the 16 bits are read, the result is f32 and lies
+// anywhere. By FMAs of f32 for all else.
 //
 // Parameters: those of AttentionGpuSchedule (ir/config/AttentionGpuConfig.h).
 #include "codegen/schedule/core/Conditions.h"
@@ -44,6 +46,18 @@ struct Places {
   Dim keys() const { return key.dims[2].size; }
   Dim depth() const { return query.dims[3].size; }
   Dim columns() const { return value.dims[3].size; }
+
+  /// f32 of what lies in memory as f16 or bf16.
+  bool widened() const {
+    return ts::elementTypeOf(op->getResult(0)).isF32() && readsHalf();
+  }
+  /// All three lie in memory as f16, or all as bf16.
+  bool readsHalf() const {
+    Type element = ts::elementTypeOf(query.base);
+    return (element.isF16() || element.isBF16()) &&
+           element == ts::elementTypeOf(key.base) &&
+           element == ts::elementTypeOf(value.base);
+  }
 };
 
 FailureOr<Places> placesOf(ts::KernelOp kernel) {
@@ -55,7 +69,9 @@ FailureOr<Places> placesOf(ts::KernelOp kernel) {
   StridedView *views[] = {&places.query, &places.key, &places.value};
   for (auto [view, operand] :
        llvm::zip(views, places.op->getOperands().take_front(3))) {
-    auto found = fusion::stridedView(operand, fusion::isReindex);
+    auto found = fusion::stridedView(operand, [](Operation *op) {
+      return fusion::isReindex(op) || isa<ts::ConvertOp>(op);
+    });
     if (!found || !isa<BlockArgument>(found->base))
       return places.op.emitOpError("reads no strided view of an argument");
     *view = std::move(*found);
@@ -154,10 +170,7 @@ void chooseWarpgroups(ts::KernelOp kernel, const Places &places,
                       const TargetDesc &target,
                       SmallVectorImpl<Schedule> &schedules) {
   ts::AttentionOp op = places.op;
-  if (!target.wgmma || !isHalf(op.getQuery()) ||
-      !llvm::all_equal({ts::elementTypeOf(op.getQuery()),
-                        ts::elementTypeOf(op.getKey()),
-                        ts::elementTypeOf(op.getValue())}))
+  if (!target.wgmma || !places.readsHalf())
     return;
   std::optional<int64_t> depth = places.depth().asConstant(),
                          columns = places.columns().asConstant();
@@ -167,36 +180,48 @@ void chooseWarpgroups(ts::KernelOp kernel, const Places &places,
   if (most > 256 || most == 0 || *depth == 0)
     return;
   bool narrow = most <= 64, wide = most > 128;
+  bool widened = places.widened();
   // Three consumers have no registers for more than scaled products.
-  bool three = narrow && !changesScores(op) && !op.getMask() &&
+  bool three = narrow && !widened && !changesScores(op) && !op.getMask() &&
                ts::emptyRowOf(op) != ts::EmptyRow::mean;
   // What is read of a mask takes registers, too.
   int64_t keys = changesScores(op) ? (wide ? 32 : 96) : (wide ? 64 : 128);
+  // Weights of f32 are two or three words where others are one.
+  if (widened)
+    keys = 64;
   int64_t consumers = three ? 3 : 2;
   AttentionGpuSchedule config;
   config.algorithm = AttentionAlgorithm::wgmma;
-  config.tileM = 64 * consumers;
+  // Consumers that share their rows have half of the columns each.
+  config.tileM = widened && wide ? 64 : 64 * consumers;
   config.tileN = keys;
-  config.headDim = narrow ? 64 : wide ? llvm::alignTo(most, 64) : 128;
+  config.headDim = narrow ? 64
+                   : wide ? llvm::alignTo(most, widened ? 128 : 64)
+                          : 128;
   // What the two blocks of queries leave of shared memory.
-  config.stages = narrow ? 6 : wide ? 192 / keys : 4;
+  config.stages = narrow    ? 6
+                  : wide    ? (widened ? 4 : 192 / keys)
+                  : widened ? 6
+                            : 4;
   config.consumers = consumers;
   config.scoreKeys = places.keys().knownDivisor() % 2 == 0 ? 2 : 1;
   Schedule schedule = scheduleOf(places, config);
   Conditions conditions;
   conditions.positive(places.keys());
-  struct {
+  struct Side {
     const StridedView &view;
     unsigned argument;
     int64_t rows;
-  } sides[] = {
+  };
+  SmallVector<Side> sides = {
       {places.query, cast<BlockArgument>(places.query.base).getArgNumber(),
-       64 * consumers},
+       config.tileM},
       {places.key, cast<BlockArgument>(places.key.base).getArgNumber(), keys},
       {places.value, cast<BlockArgument>(places.value.base).getArgNumber(),
        keys},
-      {places.result, kernel->getNumOperands(), 64},
   };
+  if (!widened)
+    sides.push_back({places.result, kernel->getNumOperands(), 64});
   for (auto &side : sides) {
     auto map = mapOf(side.view, side.argument, side.rows, conditions);
     if (!map)

@@ -268,3 +268,21 @@ func.func @scatter_grid(%x: tensor<?x7xf32, #ts.dims<"n", 7>>, %u: tensor<?x7xf3
   %1 = ts.scatter_nd %x, %half, %u : tensor<?x7xf32, #ts.dims<"n", 7>>, tensor<?x7x2xi64, #ts.dims<"n", 7, 2>>, tensor<?x7xf32, #ts.dims<"n", 7>>
   return %0, %1 : tensor<?x7xf32, #ts.dims<"n", 7>>, tensor<?x7xf32, #ts.dims<"n", 7>>
 }
+
+// Triangles as exporters write them: a choice between two numbers, compared with a third.
+// CHECK-LABEL: @compared_choice
+// CHECK: %[[N:.*]] = ts.not %arg0
+// CHECK: %[[F:.*]] = ts.broadcast
+// CHECK: return %[[N]], %arg0, %arg0, %[[F]]
+func.func @compared_choice(%c: tensor<4x5xi1>) -> (tensor<4x5xi1>, tensor<4x5xi1>, tensor<4x5xi1>, tensor<4x5xi1>) {
+  %zero = ts.constant dense<0.0> : tensor<f32>
+  %one = ts.constant dense<1.0> : tensor<f32>
+  %z = ts.broadcast %zero [] : tensor<f32> to tensor<4x5xf32>
+  %o = ts.broadcast %one [] : tensor<f32> to tensor<4x5xf32>
+  %s = ts.select %c, %o, %z : tensor<4x5xi1>, tensor<4x5xf32>
+  %0 = ts.compare eq %s, %z : tensor<4x5xf32>
+  %1 = ts.compare ne %s, %z : tensor<4x5xf32>
+  %2 = ts.compare lt %z, %s : tensor<4x5xf32>
+  %3 = ts.compare gt %s, %o : tensor<4x5xf32>
+  return %0, %1, %2, %3 : tensor<4x5xi1>, tensor<4x5xi1>, tensor<4x5xi1>, tensor<4x5xi1>
+}

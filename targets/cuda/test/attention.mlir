@@ -128,3 +128,49 @@ func.func @float32(%q: !e, %k: !e, %v: !e) -> !e {
   %0 = ts.attention %q, %k, %v scale 0.125 {causal = true} : !e, !e, !e
   return %0 : !e
 }
+
+!b = tensor<2x17x960x64xbf16>
+!bw = tensor<2x17x960x64xf32>
+
+// f32 of what was widened: the 16 bits are read, weights are three terms of bf16 each, from the smallest ones on. The
+// products of a block begin at zero and the result leaves from registers.
+// TILE-LABEL: @kernel6_0(
+// TILE: tile.attention {{.*}}algorithm = 1 {{.*}}tile_n = 64
+// CHECK-LABEL: .entry kernel6_0(
+// CHECK-COUNT-3: .param .align 64 .b8 {{.*}}[128]
+// CHECK-NOT: ldmatrix
+// CHECK-COUNT-4: m64n64k16.f32.bf16.bf16 {{.*}}, 1, 1, 0, 0;
+// CHECK-COUNT-12: m64n64k16.f32.bf16.bf16 {{.*}}, 1, 1, 1;
+// CHECK-COUNT-4: m64n64k16.f32.bf16.bf16 {{.*}}, 1, 1, 0, 0;
+// CHECK-COUNT-12: m64n64k16.f32.bf16.bf16 {{.*}}, 1, 1, 1;
+// CHECK: st.global.v2.b32
+// CHECK-NOT: cp.async.bulk.tensor.4d.global.shared::cta
+// CHECK-NOT: .local
+func.func @widened(%q: !b, %k: !b, %v: !b) -> !bw {
+  %0 = ts.convert %q : !b to !bw
+  %1 = ts.convert %k : !b to !bw
+  %2 = ts.convert %v : !b to !bw
+  %3 = ts.attention %0, %1, %2 scale 0.125 {causal = true, ts.reads_widened} : !bw, !bw, !bw
+  return %3 : !bw
+}
+
+!c = tensor<3x14x77x256xf16>
+!cw = tensor<3x14x77x256xf32>
+!ck = tensor<3x7x79x256xf16>
+!ckw = tensor<3x7x79x256xf32>
+!cm = tensor<3x1x77x79xi1>
+
+// Two terms of f16; wide heads: the consumers share 64 rows and have 128 columns each.
+// TILE-LABEL: @kernel7_0(
+// TILE: tile.attention {{.*}}algorithm = 1 {{.*}}head_dim = 256 {{.*}}tile_m = 64 {{.*}}tile_n = 64
+// CHECK-LABEL: .entry kernel7_0(
+// CHECK-COUNT-16: m64n64k16.f32.f16.f16
+// CHECK-COUNT-8: m64n128k16.f32.f16.f16 {{.*}}, 1, 1, 1;
+// CHECK-NOT: .local
+func.func @widened_wide(%q: !c, %k: !ck, %v: !ck, %m: !cm) -> !cw {
+  %0 = ts.convert %q : !c to !cw
+  %1 = ts.convert %k : !ck to !ckw
+  %2 = ts.convert %v : !ck to !ckw
+  %3 = ts.attention %0, %1, %2 mask %m : !cm scale 0.0625 {ts.reads_widened, softcap = 5.0, ts.empty_row = "mean"} : !cw, !ckw, !ckw
+  return %3 : !cw
+}

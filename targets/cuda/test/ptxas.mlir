@@ -24,7 +24,7 @@
 // CONV-NOT: C75
 
 // ATTENTION-NOT: C75
-// ATTENTION-COUNT-7: 0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+// ATTENTION-COUNT-9: 0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
 // ATTENTION-NOT: C75
 // RUN: knapper-opt %S/mma-sync.mlir --form-kernels | knapper-translate --kernels-to-tile --isa=sm_80 | knapper-translate --tile-to-ptx --isa=sm_80 -o %t.ptx
 // RUN: %ptxas -arch=sm_80 -v %t.ptx -o %t.cubin 2>&1 | FileCheck %s --check-prefix=WARPS

@@ -15,7 +15,8 @@ LogicalResult GpuLowering::attentionLayout(tile::AttentionOp op) {
   if (config.algorithm == AttentionAlgorithm::simt)
     return success();
   shape.ctasPerSm = 1;
-  maps = 4;
+  // A result of f32 is stored from registers.
+  maps = op.getO().getType().getElementType().isF32() ? 3 : 4;
   return success();
 }
 

@@ -31,7 +31,7 @@ using namespace mlir;
 namespace knapper::lower {
 
 LogicalResult FlashRecipe::emit() {
-  if (failed(check()))
+  if (failed(check()) || failed(takeResult()))
     return failure();
   shape.sharedBytes = s.bytes();
   g.base = launchedShared();
@@ -133,8 +133,12 @@ PipelineState FlashRecipe::compute(llvm::Value *program, llvm::Value *count,
   llvm::Value *buffer = b.CreateAnd(count, 1);
   ptx.wait(g.barrierAt(kQueriesFull, buffer),
            b.CreateAnd(b.CreateLShr(count, 1), 1));
-  work.own = b.CreateAdd(g.queries(buffer),
-                         b.CreateMul(consumerNumber, n32(64 * kRowBytes)));
+  work.own =
+      b.CreateAdd(g.queries(buffer), b.CreateMul(ownRows, n32(kRowBytes)));
+  if (result) {
+    computeFloat32(work, buffer, at);
+    return at;
+  }
   if (queriesInRegisters)
     for (unsigned d = 0; d < s.width / 16; ++d)
       work.inRegisters.append(ptx.loadMatrices(matricesAt(work.own, d)));
@@ -161,14 +165,14 @@ PipelineState FlashRecipe::compute(llvm::Value *program, llvm::Value *count,
 
 void FlashRecipe::consume() {
   ptx.registers(s.consumers == 3 ? 160 : 240, true);
-  queriesInRegisters = s.width == 128 && !g.region;
+  queriesInRegisters = s.width == 128 && !g.region && !result;
   waitsEarly = s.consumers == 3;
   consumerNumber = b.CreateSub(warpgroup, n32(1));
   llvm::Value *local = b.CreateURem(tid, n32(kWarpgroup));
   llvm::Value *warp = b.CreateUDiv(local, n32(32));
   lane = b.CreateURem(tid, n32(32));
   leads = b.CreateICmpEQ(local, n32(0));
-  ownRows = b.CreateMul(consumerNumber, n32(64));
+  ownRows = b.CreateMul(consumerNumber, n32(s.splitsColumns ? 0 : 64));
   // Where the lane's matrices are in a chunk: row l%16 of the warp's 16, 16
   // bytes from column 8*(l/16) on, swizzled.
   laneAt = b.CreateAdd(

@@ -6,11 +6,13 @@ using namespace mlir;
 namespace knapper::lower {
 
 LogicalResult FlashRecipe::check() {
-  Type element = op.getQ().getType().getElementType();
+  Type element = op.getQ().getType().getElementType(),
+       stored = op.getO().getType().getElementType();
   if (!s.fit() || !(element.isBF16() || element.isF16()) ||
       !llvm::all_equal({element, op.getK().getType().getElementType(),
-                        op.getV().getType().getElementType(),
-                        op.getO().getType().getElementType()}))
+                        op.getV().getType().getElementType()}) ||
+      !(stored == element || (stored.isF32() && s.consumers == 2)) ||
+      (s.splitsColumns && !stored.isF32()))
     return op.emitOpError(
         "has a shape or element types that this algorithm cannot "
         "do");
@@ -55,7 +57,7 @@ llvm::Value *FlashRecipe::seesFirst(const FlashTile &rows) {
 
 FlashTile FlashRecipe::rowsAt(llvm::Value *program) {
   FlashTile rows = programs->rows(program);
-  programs->setBlocks(rows, seesFirst(rows), !g.general);
+  programs->setBlocks(rows, seesFirst(rows), result ? !g.region : !g.general);
   return rows;
 }
 

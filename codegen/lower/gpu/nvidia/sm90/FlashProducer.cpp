@@ -34,6 +34,17 @@ PipelineState FlashRecipe::copy(llvm::Value *program, llvm::Value *count,
   ptx.arriveExpecting(here, s.queryBytes());
   load(0, g.queries(buffer), s.rows, rows.first, rows.head, rows.batch, here);
   llvm::Value *last = b.CreateSub(rows.blocks, n32(1));
+  if (result) {
+    Carried state = carriedFor(
+        b, "blocks", n32(0), rows.blocks, n32(1), {at.stage, at.parity},
+        [&](llvm::Value *i, const Carried &state) -> Carried {
+          llvm::Value *n = b.CreateSub(last, i);
+          PipelineState at = loadBlock(1, n, {state[0], state[1]}, rows);
+          at = loadBlock(2, n, at, rows);
+          return {at.stage, at.parity};
+        });
+    return {state[0], state[1]};
+  }
   at = loadBlock(1, last, at, rows);
   Carried state =
       carriedFor(b, "blocks", n32(0), last, n32(1), {at.stage, at.parity},

@@ -1,5 +1,6 @@
 // The kernel of a tile.attention on Hopper. FlashAttention.cpp is the recipe:
 // the walk of a consumer over the keys. FlashTiles.cpp multiplies,
+// FlashFloat32.cpp has the results of f32,
 // FlashPlace.cpp says which rows a CTA has, FlashProducer.cpp has the TMA
 // loads, FlashScores.cpp the scores and masks.
 #pragma once
@@ -15,6 +16,14 @@ namespace knapper::lower {
 struct KeyMask {
   BufferRef buffer;
   llvm::Value *offset, *batch, *head, *key; // i64
+};
+
+/// Where a result of f32 is: its first element, and from one batch, head, row
+/// and column to the next.
+struct Float32Result {
+  BufferRef buffer;
+  llvm::Value *offset, *batch, *head, *row, *column, *columns; // i64
+  bool pairs; ///< stored by two columns
 };
 
 class FlashRecipe : KernelRecipe {
@@ -87,6 +96,25 @@ private:
     when(leads, [&] { ptx.arrive(g.empty(stage)); });
   }
 
+  //===-- Results of f32 (FlashFloat32.cpp) -------------------------------===//
+  mlir::LogicalResult takeResult();
+  /// Brings `at` up to date.
+  void computeFloat32(const Work &work, llvm::Value *buffer, PipelineState &at);
+  State stepFloat32(const Work &work, State state, llvm::Value *n, bool cut);
+  State walkFloat32(const Work &work, const State &state, llvm::Value *from,
+                    llvm::Value *to, bool cut);
+  /// Words of 16-bit terms whose sums are the weights, the largest terms first.
+  llvm::SmallVector<Carried, 3> termsOf(const Carried &weights);
+  /// O = O * scaled + P V.
+  void addValues(Carried &sums, llvm::MutableArrayRef<Carried> terms,
+                 llvm::Value *const scaled[2], llvm::Value *stage);
+  /// Two neighbouring columns of a line, from `at` on; `left`: columns from
+  /// this lane's first one on.
+  void storePair(llvm::Value *at, llvm::Value *left, unsigned column,
+                 llvm::Value *first, llvm::Value *second);
+  void storeFloat32(const Work &work, const Carried &sums,
+                    llvm::Value *const inverse[2]);
+
   //===-- Scores and masks (FlashScores.cpp) ------------------------------===//
   llvm::Value *maskAt(const FlashTile &rows, llvm::Value *key);
   /// What this lane has of the mask of block n of keys: one key of 32 each.
@@ -112,6 +140,7 @@ private:
   llvm::Value *tid = nullptr, *warpgroup = nullptr;
   llvm::Value *queries = nullptr, *keys = nullptr, *causal = nullptr;
   std::optional<KeyMask> mask;
+  std::optional<Float32Result> result; ///< nothing: 16-bit elements, by map
   std::optional<FlashTileScheduler> programs;
   /// Queries stay in registers where there are enough of these.
   bool queriesInRegisters = false;
@@ -121,7 +150,7 @@ private:
   /// Of a consumer.
   llvm::Value *consumerNumber = nullptr, *lane = nullptr, *leads = nullptr,
               *ownRows = nullptr, *laneAt = nullptr, *laneRow = nullptr,
-              *laneKey = nullptr;
+              *laneKey = nullptr, *ownColumn = nullptr;
   mlir::LogicalResult status = mlir::success();
 };
 

@@ -56,7 +56,7 @@ Carried FlashRecipe::carried(const State &state) const {
 }
 
 FlashRecipe::State FlashRecipe::stateOf(const Carried &all) const {
-  auto weights = all.begin() + 6, sums = weights + s.keys / 4,
+  auto weights = all.begin() + 6, sums = weights + (result ? 0 : s.keys / 4),
        mask = sums + s.sums();
   return {{all[0], all[1]},
           {{all[2], all[3]}, {all[4], all[5]}},

@@ -27,9 +27,12 @@ inline constexpr double kUnseen = -0x1p100;
 struct FlashSizes {
   explicit FlashSizes(const config::AttentionGpuConfig &c)
       : rows(c.tileM), keys(c.tileN), width(c.headDim), stages(c.stages),
-        consumers(c.consumers) {}
+        consumers(c.consumers),
+        splitsColumns(c.consumers == 2 && c.tileM == 64) {}
 
   unsigned rows, keys, width, stages, consumers;
+  /// The two consumers have the same rows, half of the result's columns each.
+  bool splitsColumns;
 
   unsigned chunks() const { return width / kChunk; }
   unsigned queryBytes() const { return rows * width * 2; }
@@ -37,11 +40,15 @@ struct FlashSizes {
   unsigned ringAt() const { return kBlocks + kQueryBuffers * queryBytes(); }
   unsigned bytes() const { return ringAt() + stages * stageBytes(); }
   unsigned scores() const { return keys / 2; } // of a thread
-  unsigned sums() const { return width / 2; }
+  /// Columns of the result that a consumer has.
+  unsigned ownColumns() const { return splitsColumns ? width / 2 : width; }
+  unsigned sums() const { return ownColumns() / 2; }
   bool fit() const {
-    return consumers >= 2 && consumers <= 3 && rows == 64 * consumers &&
-           keys % 32 == 0 && keys >= 32 && keys <= 256 && width % kChunk == 0 &&
-           width >= kChunk && width <= 256 && stages >= 2 && stages <= 16 &&
+    return consumers >= 2 && consumers <= 3 &&
+           rows == 64 * (splitsColumns ? 1 : consumers) &&
+           ownColumns() % kChunk == 0 && keys % 32 == 0 && keys >= 32 &&
+           keys <= 256 && width % kChunk == 0 && width >= kChunk &&
+           width <= 256 && stages >= 2 && stages <= 16 &&
            bytes() <= config::kHopper.sharedBytesPerCta();
   }
 };
