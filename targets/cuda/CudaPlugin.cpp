@@ -100,7 +100,8 @@ constexpr TargetPass kPreparation[] = {
        widenLongRows(function, splitModel(target));
      }},
     {"cuda:decompose-long-rows", decomposeLongRows},
-    {"cuda:split-conv-phases", plain<splitConvPhases>},
+    {"cuda:split-conv-phases",
+     [](FuncOp function, const TargetDesc &) { splitConvPhases(function); }},
     {"cuda:pad-channels", plain<padChannels>},
     {"cuda:expand-recurrences",
      [](FuncOp function, const TargetDesc &target) {
