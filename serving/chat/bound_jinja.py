@@ -4,7 +4,7 @@
 
 All statements and expressions run through one function, where steps and depth are counted; the few places where
 one step can make any amount of text, and the recursion of the parser, get a bound of their own. The functions that
-are called stand in serving/chat/TemplateBudget.h. Every edit must find its place, once.
+are called stand in serving/chat/TemplateBudget.h. Where its text differs from Jinja2's an edit mends it. Every edit must find its place, once.
 """
 
 from __future__ import annotations
@@ -36,6 +36,15 @@ EDITS = {
     "jinja/utils.h": [
         ("#include <string>\n", "#include <string>\n" + INCLUDE),
         ("        builder.append(replace);", f"        {BUDGET}::charge(replace.length() + 1);\n        builder.append(replace);"),
+    ],
+    "jinja/lexer.cpp": [
+        # A template whose first line is one character before a block keeps it.
+        ("                    if (current == 1) {", "                    if (current == 1 && std::isspace(static_cast<unsigned char>(c))) {"),
+    ],
+    "jinja/string.cpp": [
+        # Python's white space is Unicode's.
+        ("        auto match_char = [&chars]", "        if (!chars)\n            return std::string(knapper::serving::stripSpace(s, left, right));\n        auto match_char = [&chars]"),
+        ('#include "jinja/value.h"\n', '#include "jinja/value.h"\n#include "serving/tokenizer/Utf8.h"\n'),
     ],
     "jinja/value.cpp": [
         ("                for (int64_t i = start; i < stop; i += step) {", f"                for (int64_t i = start; i < stop; i += step) {{\n                    {BUDGET}::charge(256);"),

@@ -156,7 +156,10 @@ public:
     });
     if (stripAccents) {
       text = normalForm(text, NormalForm::nfd);
-      StripAccentsNormalizer().apply(text);
+      rebuild(text, [](std::string &made, char32_t c) {
+        if (!isNonspacingMark(c))
+          appendUtf8(made, c);
+      });
     }
     if (lowercase)
       LowercaseNormalizer().apply(text);

@@ -1,5 +1,6 @@
 #include "serving/tokenizer/Utf8.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <utf8proc.h>
 
@@ -145,7 +146,30 @@ bool isPunctuation(char32_t code) {
   return c >= UTF8PROC_CATEGORY_PC && c <= UTF8PROC_CATEGORY_PO;
 }
 
-bool isMark(char32_t code) { return category(code) == UTF8PROC_CATEGORY_MN; }
+bool isMark(char32_t code) {
+  utf8proc_category_t c = category(code);
+  return c >= UTF8PROC_CATEGORY_MN && c <= UTF8PROC_CATEGORY_ME;
+}
+bool isNonspacingMark(char32_t code) {
+  return category(code) == UTF8PROC_CATEGORY_MN;
+}
+
+std::string_view stripSpace(std::string_view text, bool left, bool right) {
+  size_t first = text.size(), last = text.size();
+  for (size_t at = 0; at < text.size();) {
+    size_t from = at;
+    char32_t c = nextCodePoint(text, at);
+    if (isSpace(c) || (c >= 0x1c && c <= 0x1f))
+      continue;
+    first = std::min(first, from);
+    last = at;
+  }
+  size_t begin = left ? first : 0, end = right ? last : text.size();
+  // Of space alone nothing is left.
+  return first == text.size() && (left || right)
+             ? std::string_view()
+             : text.substr(begin, end - begin);
+}
 
 bool isControl(char32_t code) {
   utf8proc_category_t c = category(code);

@@ -9,6 +9,9 @@ namespace knapper::serving {
 
 /// The code point at `at`, which moves behind it. The text must be valid.
 char32_t nextCodePoint(std::string_view text, size_t &at);
+
+/// The text without white space at these ends, as Python's `str.strip`.
+std::string_view stripSpace(std::string_view text, bool left, bool right);
 void appendUtf8(std::string &text, char32_t code);
 /// Bytes of a character by its first one: 1 to 4; 1 where it cannot be first.
 inline size_t utf8Length(char first) {
@@ -26,10 +29,11 @@ std::string replaceInvalidUtf8(std::string_view text);
 bool isSpace(char32_t code);         ///< White_Space
 bool isWordCharacter(char32_t code); ///< as \w of regular expressions
 bool isLetterOrNumber(char32_t code);
-bool isDigitOrNumber(char32_t code); ///< N*
-bool isPunctuation(char32_t code);   ///< P*
-bool isMark(char32_t code);          ///< Mn
-bool isControl(char32_t code);       ///< Cc, Cf, Co
+bool isDigitOrNumber(char32_t code);  ///< N*
+bool isPunctuation(char32_t code);    ///< P*
+bool isMark(char32_t code);           ///< M*
+bool isNonspacingMark(char32_t code); ///< Mn
+bool isControl(char32_t code);        ///< Cc, Cf, Co
 /// Full lower case; most characters have one of one code point.
 void appendLower(std::string &text, char32_t code);
 

@@ -78,6 +78,15 @@ def one(template, messages=(USER,), **more):
     return render([{"template": template, "variables": variables_of({"messages": list(messages)} | more), "names": NAMES}])[0]
 
 
+@pytest.mark.parametrize("text", ["\u00a0a b\u3000\n", "\u2028\u1680\x1c", "", " \x85ü\u200a", "\u200bx\ufeff "])
+def test_white_space_is_that_of_unicode(text):
+    """What Python's `strip` takes away, and nothing else; the template's first character stays."""
+    for way in ("x.strip()", "x.lstrip()", "x.rstrip()", "x | trim"):
+        template = "[{% set x = messages[0].content %}{{ " + way + " }}]"
+        wanted = theirs(template, {"messages": [{"content": text}]})
+        assert one(template, [{"role": "user", "content": text}])["text"] == wanted, way
+
+
 def test_only_the_users_bytes_are_literal():
     got = one("{{ bos_token }}<|{{ messages[0].role }}|>{{ messages[0].content | trim }}<|end|>{{ tools | tojson }}", tools=TOOLS)
     data = got["text"].encode()
