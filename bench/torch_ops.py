@@ -5,6 +5,7 @@
     bench/torch_ops.py --dtype int64 --shard 0/2 --dynamic
     bench/torch_ops.py --dtype float32 --backward --samples 4
     bench/torch_ops.py --dtype float32 --inference --strided --stride 8
+    bench/torch_ops.py --dynamic --samples 3 --draw 70 --seed 4ec0aec3
 
 Every entry of `torch.testing._internal.common_methods_invocations.op_db` that
 the CPU has in the dtype, all its samples (--samples N: the first N), forward or
@@ -26,6 +27,7 @@ import argparse
 import collections
 import json
 import os
+import random
 import subprocess
 import sys
 import warnings
@@ -321,6 +323,8 @@ def main() -> int:
     parser.add_argument("--shard", default="0/1")
     parser.add_argument("--only", default="", help="entries with this text in their name")
     parser.add_argument("--stride", type=int, default=1, help="every Nth entry")
+    parser.add_argument("--draw", type=int, help="that many entries, drawn by --seed")
+    parser.add_argument("--seed", default="0")
     parser.add_argument("--dynamic", action="store_true")
     parser.add_argument("--backward", action="store_true", help="gradients, of floats")
     parser.add_argument("--inference", action="store_true", help="under inference_mode")
@@ -342,7 +346,10 @@ def main() -> int:
     for name in ("dynamic", "strided", "backward", "inference"):
         given += [f"--{name}"] * getattr(options, name)
     pool = Pool(given, options.timeout)
-    for number, (index, name) in enumerate(names(options.dtype)):
+    entries = names(options.dtype)
+    if options.draw:
+        entries = random.Random(options.seed).sample(entries, min(options.draw, len(entries)))
+    for number, (index, name) in enumerate(entries):
         if name in done or options.only not in name or number % parts != part or number % options.stride:
             continue
         row = {"op": name, "dtype": options.dtype, **pool.ask(index)}

@@ -37,7 +37,8 @@ std::optional<Attention> readAttention(AtenNode &n, Type type) {
     a.scale = n.real("scale");
   } else {
     Dim width = ts::dimOf(a.query, 3);
-    a.scale = 1 / std::sqrt(static_cast<double>(width.asConstant().value_or(1)));
+    int64_t known = width.asConstant().value_or(1);
+    a.scale = 1 / std::sqrt(static_cast<double>(known));
     if (width.isSymbolic()) {
       Type wide = AtenNode::wideOf(type);
       a.factor = n.div(n.scalar(1, wide),

@@ -8,6 +8,7 @@ namespace knapper {
 namespace {
 
 using P = ts::ComparePredicate;
+using ts::Dim;
 
 Value bitsOf(AtenNode &n, Value x) {
   if (!x)
@@ -19,6 +20,67 @@ Value asFloat(AtenNode &n, Value bits, Type element) {
   return bits ? n.makeAs<ts::BitcastOp>(
                     ts::withElement(bits.getType(), element), bits)
               : Value();
+}
+
+/// The same bits as elements of this type and size.
+Value bitsAs(AtenNode &n, Value x, Type element) {
+  if (!x || ts::elementTypeOf(x) == element)
+    return x;
+  return n.makeAs<ts::BitcastOp>(ts::withElement(x.getType(), element), x);
+}
+
+/// Several elements of the last dim become one, the first of them its low bits.
+Value joined(AtenNode &n, Value x, Type element, int64_t count) {
+  Type whole = n.b.getIntegerType(ts::elementBytes(element) * 8, false);
+  int64_t width = ts::elementBytes(ts::elementTypeOf(x)) * 8;
+  Type part = n.b.getIntegerType(width, false);
+  SmallVector<Dim> dims = ts::dimsOf(x);
+  std::optional<Dim> size = dims.back().exactDiv(n.dim(count));
+  if (!size) {
+    (void)n.unsupported("a view as larger elements of a symbolic dim");
+    return {};
+  }
+  dims.back() = *size;
+  dims.push_back(n.dim(count));
+  bool isBool = ts::elementTypeOf(x).isInteger(1);
+  x = n.convert(n.reshape(isBool ? x : bitsAs(n, x, part), dims), whole);
+  Value place = n.makeAs<ts::IotaOp>(n.type(n.dim(count), whole), uint64_t(0));
+  x = n.binary<ts::ShiftLeftOp>(x, n.mul(place, n.integerScalar(width, whole)));
+  int64_t last = static_cast<int64_t>(dims.size()) - 1;
+  return bitsAs(n, n.reduce(ts::ReduceKind::add, x, {last}, false), element);
+}
+
+/// Each element becomes several of the last dim, its low bits the first.
+Value split(AtenNode &n, Value x, Type element, int64_t count) {
+  Type whole =
+      n.b.getIntegerType(ts::elementBytes(ts::elementTypeOf(x)) * 8, false);
+  int64_t width = ts::elementBytes(element) * 8;
+  SmallVector<Dim> dims = ts::dimsOf(x), each = dims;
+  dims.back() = dims.back() * count;
+  each.push_back(n.dim(1));
+  x = n.reshape(bitsAs(n, x, whole), each);
+  Value place = n.makeAs<ts::IotaOp>(n.type(n.dim(count), whole), uint64_t(0));
+  x = n.binary<ts::ShiftRightOp>(x,
+                                 n.mul(place, n.integerScalar(width, whole)));
+  x = n.binary<ts::AndOp>(x, n.integerScalar((int64_t(1) << width) - 1, whole));
+  if (element.isInteger(1))
+    return n.reshape(n.compare(ts::ComparePredicate::ne, x, n.scalarFor(x, 0)),
+                     dims);
+  x = n.convert(x, n.b.getIntegerType(width, false));
+  return bitsAs(n, n.reshape(x, dims), element);
+}
+
+LogicalResult importViewDtype(AtenNode &n) {
+  Value x = n.tensor("self");
+  if (!x || !n.element())
+    return failure();
+  int64_t from = ts::elementBytes(ts::elementTypeOf(x)),
+          to = ts::elementBytes(n.element());
+  if (from < to)
+    return n.out(joined(n, x, n.element(), to / from));
+  if (from > to)
+    return n.out(split(n, x, n.element(), from / to));
+  return n.out(bitsAs(n, x, n.element()));
 }
 
 /// The number beside self in the direction of other: one more or less as bits.
@@ -115,6 +177,7 @@ constexpr AtenRow rows[] = {
     {"aten.gcd.default", importGcd},
     {"aten.lcm.default", importLcm},
     {"aten.nextafter.default", importNextAfter},
+    {"aten.view.dtype", importViewDtype},
 };
 
 } // namespace

@@ -64,6 +64,9 @@ Value within(AtenNode &n, Value x, ArrayRef<Dim> dims) {
 }
 
 LogicalResult importGather(AtenNode &n) {
+  // An index without elements may have any rank.
+  if (llvm::any_of(n.dims(), [](Dim dim) { return dim.isConstant(0); }))
+    return n.out(n.broadcastTo(n.scalar(0, n.element()), n.dims()));
   Value x = withDim(n, n.tensor("self")), at = withDim(n, n.tensor("index"));
   if (!x || !at)
     return failure();

@@ -23,16 +23,6 @@ LogicalResult importCopyFrom(AtenNode &n) {
   return n.out(n.broadcastTo(n.operand("src"), n.dims()));
 }
 
-LogicalResult importViewDtype(AtenNode &n) {
-  Value x = n.tensor("self");
-  if (!x || !n.element())
-    return failure();
-  if (ts::elementBytes(ts::elementTypeOf(x)) != ts::elementBytes(n.element()))
-    return n.unsupported("a view as elements of another size");
-  return n.out(
-      n.makeAs<ts::BitcastOp>(ts::withElement(x.getType(), n.element()), x));
-}
-
 LogicalResult importExpand(AtenNode &n) {
   return n.out(n.broadcastTo(n.tensor("self"), n.dims()));
 }
@@ -572,7 +562,6 @@ constexpr AtenRow rows[] = {
     {"aten.unsqueeze.default", importReshape},
     {"aten.unsqueeze_copy.default", importReshape},
     {"aten.view.default", importReshape},
-    {"aten.view.dtype", importViewDtype},
     {"aten.view_copy.default", importReshape},
     {"prims.convert_element_type.default", importConvert},
     {"prims.copy_strided.default", importConvert},

@@ -14,6 +14,7 @@ S = torch.special
 @pytest.fixture(autouse=True)
 def fresh():
     torch._dynamo.reset()
+    knapper.torch.reset_counters()
     torch.manual_seed(0)
 
 
@@ -435,6 +436,48 @@ def test_attention_without_dropout_is_not_random():
     assert not nodes.is_by_torch(attention, {"dropout_p": 0.0})
     assert nodes.is_by_torch(attention, {"dropout_p": 0.1})
     assert nodes.is_by_torch(torch.ops.aten.rand.default, {"size": [2]})
+
+
+@pytest.mark.parametrize(
+    "x",
+    [torch.arange(-8, 8), torch.randn(3, 4), torch.randn(2, 8).half(), torch.randint(0, 256, (2, 8)).to(torch.uint8), torch.rand(3, 8) > 0.5],
+)
+def test_views_as_elements_of_another_size(x):
+    """The bits stay, the first elements of a larger one are its low bits."""
+    for dtype in (torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64):
+        check(lambda x, dtype=dtype: x.view(dtype), x, rtol=0, atol=0)
+    if x.dtype == torch.uint8:
+        check(lambda x: (x % 2).view(torch.bool), x)
+        check(lambda x: x.view(torch.float64), x, rtol=0, atol=0)
+
+
+def test_an_index_without_elements_may_have_any_rank():
+    for rank in range(1, 4):
+        check(lambda x, at: torch.gather(x, 1, at), torch.randn(3, 2), torch.empty([0] * rank, dtype=torch.int64))
+
+
+@pytest.mark.parametrize("left", [True, False])
+@pytest.mark.parametrize("shape", [(4,), (4, 4), (3, 4, 4)])
+@pytest.mark.parametrize("turned", [False, True])
+def test_gradients_of_systems(left, shape, turned):
+    if shape == (4,) and not left:
+        pytest.skip("torch takes vectors from the left")
+    a = torch.randn(shape if len(shape) == 3 else (4, 4)) + 4 * torch.eye(4)  # not symmetric
+    a, b = (a.mT.contiguous().mT if turned else a).requires_grad_(), torch.randn(shape, requires_grad=True)
+    made = knapper.torch.compile(torch.linalg.solve, fullgraph=True, fallback="error", cache=False)
+    found = []
+    for f in (made, torch.linalg.solve):
+        x = f(a, b, left=left)
+        found.append([x, *torch.autograd.grad((x * torch.arange(1.0, 5)).sum(), [a, b])])
+    torch.testing.assert_close(*found, rtol=1e-4, atol=1e-4)
+
+
+def test_ranges_to_a_quotient_of_sizes():
+    made = knapper.torch.compile(lambda x: torch.arange(x.shape[0] / 2) * x[0], dynamic=True, fallback="error", cache=False)
+    for size in (8, 5, 12):
+        x = torch.randn(size)
+        torch.testing.assert_close(made(x), torch.arange(size / 2) * x[0])
+    assert knapper.torch.counters()["graphs"] == 1
 
 
 def test_places_of_the_largest_among_nans_and_infinities():

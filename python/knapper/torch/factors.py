@@ -1,6 +1,6 @@
-"""Determinants together with the factors behind them, which torch keeps for the
-gradients: of the transpose where the matrix lies row by row, since its LAPACK reads
-columns."""
+"""Determinants and solutions together with the factors behind them, which torch keeps for the
+gradients: of determinants of the transpose where the matrix lies row by row, since its
+LAPACK reads columns."""
 
 from __future__ import annotations
 
@@ -39,19 +39,32 @@ def slogdet(A: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     return sign, diagonal.abs().log().sum(-1), lu, pivots
 
 
-def functions() -> dict[Any, tuple[Callable[..., Any], int]]:
-    """Overload -> what it computes, and the result from which on they are factors."""
+def solve(
+    A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = False
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """X of A X = B, or of X A = B; the factors are those of A, however it lies.
+    Errors are raised by another node."""
+    lu, pivots, info = torch.ops.aten.linalg_lu_factor_ex(A)
+    vector = B.dim() == 1 or B.shape == A.shape[:-1]
+    right = B.unsqueeze(-1) if vector else B
+    found = torch.ops.aten.linalg_lu_solve(lu, pivots, right, left=left)
+    return found.squeeze(-1) if vector else found, lu, pivots, info
+
+
+def functions() -> dict[Any, tuple[Callable[..., Any], set[int]]]:
+    """Overload -> what it computes, and which of its results are factors."""
     aten = torch.ops.aten
     return {
-        aten._linalg_det.default: (det, 1),
-        aten._linalg_slogdet.default: (slogdet, 2),
+        aten._linalg_det.default: (det, {1, 2}),
+        aten._linalg_slogdet.default: (slogdet, {2, 3}),
+        aten._linalg_solve_ex.default: (solve, {1, 2}),
     }
 
 
 def function_of(node: Node) -> Callable[..., Any] | None:
     """Of a node whose factors are read."""
-    function, first = functions().get(node.target, (None, 0))
+    function, factors = functions().get(node.target, (None, set()))
     if function is None:
         return None
-    read = [u.args[1] for u in node.users if u.target is operator.getitem and u.users]
-    return function if any(index >= first for index in read) else None
+    read = {u.args[1] for u in node.users if u.target is operator.getitem and u.users}
+    return function if read & factors else None

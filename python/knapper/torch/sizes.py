@@ -8,6 +8,7 @@ from typing import Any
 import sympy
 import torch
 from torch.fx.experimental.symbolic_shapes import statically_known_true
+from torch.utils._sympy.functions import FloorDiv
 
 
 class Formula:
@@ -134,6 +135,7 @@ def evaluator(
     return space["numbers"]
 
 
+_ROUNDED = ("CeilToInt", "FloorToInt", "TruncToInt")
 _ALIASES = {
     "CleanDiv": "FloorDiv",
     "PythonMod": "Mod",
@@ -158,6 +160,14 @@ def _write(e: Any, names: dict[str, str] | None) -> str:
     if e.is_Pow and e.exp.is_Integer and 0 < int(e.exp) <= 8:
         return "(" + "*".join([inner(e.base)] * int(e.exp)) + ")"
     name = type(e).__name__
+    ratio = e.args[0] if name in _ROUNDED else None
+    if type(ratio).__name__ == "FloatTrueDiv" and ratio.args[1] in (1, sympy.Float(1)):  # the step of a range
+        ratio = ratio.args[0]
+    if type(ratio).__name__ == "IntTrueDiv":
+        top, under = ratio.args
+        if under.is_Integer and int(under) > 0 and (name != "TruncToInt" or top.is_nonnegative):
+            more = int(under) - 1 if name == "CeilToInt" else 0
+            return inner(FloorDiv(top + more, under))
     name = _ALIASES.get(name, name)
     if name not in ("FloorDiv", "Mod", "Max", "Min"):
         raise Unknown(str(e))
