@@ -61,6 +61,25 @@ Value hloJoin(HloNode &n, HloComplex planes) {
   return joined;
 }
 
+Value hloLifted(HloNode &n, Value value, Type type, ArrayRef<Dim> dims) {
+  int64_t own = isHloComplex(type) ? 1 : 0;
+  if (!value || ts::rankOf(value) != own)
+    return value;
+  if (!own)
+    return n.broadcastTo(value, dims);
+  HloComplex planes = hloPlanes(n, value);
+  return hloJoin(
+      n, {n.broadcastTo(planes.re, dims), n.broadcastTo(planes.im, dims)});
+}
+
+RankedTensorType hloLiftedType(HloNode &n, Type type, RankedTensorType plain,
+                               ArrayRef<Dim> dims) {
+  SmallVector<Dim> all(dims);
+  if (isHloComplex(type))
+    all.insert(all.begin(), n.dim(2));
+  return n.type(all, plain.getElementType());
+}
+
 RankedTensorType hloBorderType(Type type, std::string &problem) {
   RankedTensorType planes = hloType(type, problem);
   if (!planes || !isHloComplex(type))
@@ -202,9 +221,11 @@ static LogicalResult importConstant(HloNode &n) {
 //===----------------------------------------------------------------------===//
 
 LogicalResult importHloComplex(HloNode &n, const HloRow *row) {
-  if (n.frame.lift)
-    return n.unsupported("complex numbers in a function of elements");
   StringRef kind = n.kind;
+  // Rows are null there where an op is not element by element.
+  if (n.frame.lift && !row && kind != "real" && kind != "imag" &&
+      kind != "complex")
+    return n.unsupported("complex numbers in a function of elements");
   for (StringRef each : {"while", "case", "if", "call", "composite",
                          "optimization_barrier", "unrealized_conversion_cast"})
     if (kind == each && row)
@@ -249,11 +270,13 @@ LogicalResult importHloComplex(HloNode &n, const HloRow *row) {
                          "collective_permute",
                          "part",
                          "reduce_scatter"})
-    if (kind == each)
-      return addsOnly(n.op)
-                 ? importByPlanes(n, *row)
-                 : n.unsupported("complex numbers, of a function that does "
-                                 "more than add");
+    if (kind == each) {
+      if (addsOnly(n.op))
+        return importByPlanes(n, *row);
+      return kind == "reduce" ? row->import(n)
+                              : n.unsupported("complex numbers, of a function "
+                                              "that does more than add");
+    }
   return n.unsupported("of complex numbers");
 }
 
