@@ -4,6 +4,7 @@
 #include "frontends/stablehlo/HloComplexMath.h"
 #include "frontends/stablehlo/HloHostCall.h"
 #include "frontends/stablehlo/HloImporter.h"
+#include "frontends/stablehlo/HloRegions.h"
 
 using namespace mlir;
 
@@ -244,6 +245,8 @@ LogicalResult importHloComplex(HloNode &n, const HloRow *row) {
                    : own.import(n);
   if (!row)
     return n.unsupported("of complex numbers");
+  if (kind == "reduce" && hloCombiner(n.op, 0) != ts::ReduceKind::add)
+    return row->import(n);
   if (kind == "dot_general" || kind == "convolution")
     return importProduct(n, *row);
   for (StringRef each : {"add",
@@ -270,13 +273,11 @@ LogicalResult importHloComplex(HloNode &n, const HloRow *row) {
                          "collective_permute",
                          "part",
                          "reduce_scatter"})
-    if (kind == each) {
-      if (addsOnly(n.op))
-        return importByPlanes(n, *row);
-      return kind == "reduce" ? row->import(n)
-                              : n.unsupported("complex numbers, of a function "
-                                              "that does more than add");
-    }
+    if (kind == each)
+      return addsOnly(n.op)
+                 ? importByPlanes(n, *row)
+                 : n.unsupported("complex numbers, of a function that does "
+                                 "more than add");
   return n.unsupported("of complex numbers");
 }
 
