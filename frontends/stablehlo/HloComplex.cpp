@@ -4,6 +4,7 @@
 #include "frontends/stablehlo/HloComplexMath.h"
 #include "frontends/stablehlo/HloHostCall.h"
 #include "frontends/stablehlo/HloImporter.h"
+#include "frontends/stablehlo/HloRegions.h"
 
 using namespace mlir;
 
@@ -59,6 +60,25 @@ Value hloJoin(HloNode &n, HloComplex planes) {
   if (joined)
     n.importer.planes[joined] = {planes.re, planes.im};
   return joined;
+}
+
+Value hloLifted(HloNode &n, Value value, Type type, ArrayRef<Dim> dims) {
+  int64_t own = isHloComplex(type) ? 1 : 0;
+  if (!value || ts::rankOf(value) != own)
+    return value;
+  if (!own)
+    return n.broadcastTo(value, dims);
+  HloComplex planes = hloPlanes(n, value);
+  return hloJoin(
+      n, {n.broadcastTo(planes.re, dims), n.broadcastTo(planes.im, dims)});
+}
+
+RankedTensorType hloLiftedType(HloNode &n, Type type, RankedTensorType plain,
+                               ArrayRef<Dim> dims) {
+  SmallVector<Dim> all(dims);
+  if (isHloComplex(type))
+    all.insert(all.begin(), n.dim(2));
+  return n.type(all, plain.getElementType());
 }
 
 RankedTensorType hloBorderType(Type type, std::string &problem) {
@@ -202,9 +222,11 @@ static LogicalResult importConstant(HloNode &n) {
 //===----------------------------------------------------------------------===//
 
 LogicalResult importHloComplex(HloNode &n, const HloRow *row) {
-  if (n.frame.lift)
-    return n.unsupported("complex numbers in a function of elements");
   StringRef kind = n.kind;
+  // Rows are null there where an op is not element by element.
+  if (n.frame.lift && !row && kind != "real" && kind != "imag" &&
+      kind != "complex")
+    return n.unsupported("complex numbers in a function of elements");
   for (StringRef each : {"while", "case", "if", "call", "composite",
                          "optimization_barrier", "unrealized_conversion_cast"})
     if (kind == each && row)
@@ -223,6 +245,8 @@ LogicalResult importHloComplex(HloNode &n, const HloRow *row) {
                    : own.import(n);
   if (!row)
     return n.unsupported("of complex numbers");
+  if (kind == "reduce" && hloCombiner(n.op, 0) != ts::ReduceKind::add)
+    return row->import(n);
   if (kind == "dot_general" || kind == "convolution")
     return importProduct(n, *row);
   for (StringRef each : {"add",

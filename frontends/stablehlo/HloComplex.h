@@ -26,6 +26,15 @@ bool isHloComplex(mlir::Operation *op);
 HloComplex hloPlanes(HloNode &n, mlir::Value joined);
 mlir::Value hloJoin(HloNode &n, HloComplex planes);
 
+/// A scalar of the program at every place of `dims`; anything else as it is.
+mlir::Value hloLifted(HloNode &n, mlir::Value value, mlir::Type type,
+                      llvm::ArrayRef<ts::Dim> dims);
+
+/// Its type then; `plain`: what it is as it is.
+mlir::RankedTensorType hloLiftedType(HloNode &n, mlir::Type type,
+                                     mlir::RankedTensorType plain,
+                                     llvm::ArrayRef<ts::Dim> dims);
+
 /// The type of a complex tensor at the border; null and why not.
 mlir::RankedTensorType hloBorderType(mlir::Type type, std::string &problem);
 /// From the border's form and back. Null where an op could not be made.

@@ -157,7 +157,7 @@ static bool isLiftable(StringRef kind) {
     for (const HloRow &row : rows)
       if (kind == row.name)
         return true;
-  return kind == "constant";
+  return kind == "constant" || kind == "call";
 }
 
 Status HloImporter::importOp(Operation &op, HloFrame &frame) {
@@ -174,9 +174,9 @@ Status HloImporter::importOp(Operation &op, HloFrame &frame) {
     if (!value)
       return damagedFile("an operand is read before it is made", n.where());
     known &= bool(*value);
-    n.operands.push_back(*value && frame.lift && ts::rankOf(*value) == 0
-                             ? n.broadcastTo(*value, *frame.lift)
-                             : *value);
+    n.operands.push_back(
+        frame.lift ? hloLifted(n, *value, operand.getType(), *frame.lift)
+                   : *value);
   }
   auto finish = [&](bool given) {
     for (auto [i, result] : llvm::enumerate(op.getResults()))
@@ -289,14 +289,22 @@ Expected<SmallVector<Value>> HloImporter::call(StringRef callee,
   frame.body = caller.frame.body;
   frame.depth = caller.frame.depth + 1;
   frame.line = hloSourceLine(caller.op, caller.frame);
+  frame.lift = caller.frame.lift;
   for (auto [inner, outer] : llvm::zip(block->getArguments(), arguments)) {
     std::string problem;
-    Type declared = hloType(inner.getType(), problem);
+    RankedTensorType declared = hloType(inner.getType(), problem);
+    if (declared && frame.lift)
+      declared = hloLiftedType(caller, inner.getType(), declared, *frame.lift);
     if (!hloFits(declared, outer.getType()))
       return damagedFile("calls '" + callee + "' with other types", where);
     frame.values[inner] = hloDeclared(caller, outer, declared);
   }
-  return importBlock(*block, frame);
+  Expected<SmallVector<Value>> values = importBlock(*block, frame);
+  if (values && frame.lift)
+    for (auto [value, given] :
+         llvm::zip(*values, block->back().getOperandTypes()))
+      value = hloLifted(caller, value, given, *frame.lift);
+  return values;
 }
 
 //===----------------------------------------------------------------------===//

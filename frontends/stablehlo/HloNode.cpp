@@ -1,4 +1,5 @@
 #include "frontends/stablehlo/HloNode.h"
+#include "frontends/stablehlo/HloComplex.h"
 #include "frontends/stablehlo/HloElastic.h"
 #include "frontends/stablehlo/HloImporter.h"
 #include "frontends/stablehlo/HloNarrow.h"
@@ -193,7 +194,7 @@ RankedTensorType HloNode::resultType(size_t index) {
   if (!type)
     (void)unsupported(problem);
   else if (frame.lift && kind != "constant")
-    return this->type(*frame.lift, type.getElementType());
+    return hloLiftedType(*this, given, type, *frame.lift);
   return type;
 }
 

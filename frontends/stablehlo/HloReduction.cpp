@@ -1,5 +1,6 @@
 // Reductions, and which element wins one.
 #include "frontends/stablehlo/HloBodies.h"
+#include "frontends/stablehlo/HloComplex.h"
 #include "frontends/stablehlo/HloRegions.h"
 
 using namespace mlir;
@@ -26,12 +27,16 @@ std::optional<int64_t> countsAlong(Value value) {
 }
 
 /// Of any region: halves are combined until one element is left, which is
-/// combined with what the reduction begins with. The order is free.
+/// combined with what the reduction begins with. The order is free. The planes
+/// of complex numbers stay in front.
 LogicalResult reduceByHalves(HloNode &n, ArrayRef<int64_t> dims) {
   size_t count = n.results.size();
-  auto rank = static_cast<int64_t>(ts::rankOf(n[0]));
+  SmallVector<bool> complex;
+  for (size_t i = 0; i < count; ++i)
+    complex.push_back(isHloComplex(n.op->getOperand(i).getType()));
   SmallVector<int64_t> order, own = n.shape(n[0]), shape;
-  for (int64_t dim = 0; dim < rank; ++dim)
+  own.erase(own.begin(), own.begin() + complex[0]);
+  for (int64_t dim = 0; dim < static_cast<int64_t>(own.size()); ++dim)
     if (!llvm::is_contained(dims, dim)) {
       order.push_back(dim);
       shape.push_back(own[dim]);
@@ -52,20 +57,30 @@ LogicalResult reduceByHalves(HloNode &n, ArrayRef<int64_t> dims) {
     rest.push_back(n.dim(size));
   SmallVector<Value> begins, x;
   for (size_t i = 0; i < count; ++i)
-    begins.push_back(n.broadcastTo(n[count + i], rest));
+    begins.push_back(hloLifted(n, n[count + i],
+                               n.op->getOperand(count + i).getType(), rest));
   if (length == 0 || llvm::is_contained(shape, 0))
     return giveHloResults(n, begins);
   shape.push_back(length);
-  for (size_t i = 0; i < count; ++i)
-    x.push_back(n.reshapeTo(n.transpose(n[i], order), shape));
+  for (size_t i = 0; i < count; ++i) {
+    SmallVector<int64_t> turned(order), to(shape);
+    if (complex[i]) {
+      for (int64_t &dim : turned)
+        ++dim;
+      turned.insert(turned.begin(), 0);
+      to.insert(to.begin(), 2);
+    }
+    x.push_back(n.reshapeTo(n.transpose(n[i], turned), to));
+  }
   while (length > 1) {
     int64_t half = length / 2;
     SmallVector<Value> first, second, kept;
-    for (Value each : x) {
-      first.push_back(n.sliceDim(each, last, n.dim(0), n.dim(half)));
-      second.push_back(n.sliceDim(each, last, n.dim(half), n.dim(half)));
+    for (auto [i, each] : llvm::enumerate(x)) {
+      int64_t along = last + complex[i];
+      first.push_back(n.sliceDim(each, along, n.dim(0), n.dim(half)));
+      second.push_back(n.sliceDim(each, along, n.dim(half), n.dim(half)));
       if (length % 2)
-        kept.push_back(n.sliceDim(each, last, n.dim(length - 1), n.dim(1)));
+        kept.push_back(n.sliceDim(each, along, n.dim(length - 1), n.dim(1)));
     }
     std::optional<SmallVector<Value>> made = both(first, second);
     if (!made || made->size() != count)
@@ -73,11 +88,16 @@ LogicalResult reduceByHalves(HloNode &n, ArrayRef<int64_t> dims) {
                   : failure();
     x = *made;
     for (auto [i, each] : llvm::enumerate(kept))
-      x[i] = n.make<ts::ConcatOp>(ValueRange{x[i], each}, uint64_t(last));
+      x[i] = n.make<ts::ConcatOp>(ValueRange{x[i], each},
+                                  uint64_t(last + complex[i]));
     length = half + length % 2;
   }
-  for (Value &each : x)
-    each = n.reshape(each, rest);
+  for (auto [i, each] : llvm::enumerate(x)) {
+    SmallVector<ts::Dim> to(rest);
+    if (complex[i])
+      to.insert(to.begin(), n.dim(2));
+    each = n.reshape(each, to);
+  }
   std::optional<SmallVector<Value>> made = both(begins, x);
   return made ? giveHloResults(n, *made) : failure();
 }
@@ -105,14 +125,27 @@ LogicalResult importReduce(HloNode &n) {
   if (n.size() % 2 || n.size() / 2 != n.results.size() || n.results.empty())
     return n.damaged("has " + Twine(n.size()) + " operands for " +
                      Twine(n.results.size()) + " results");
-  SmallVector<int64_t> dims = n.dims("dimensions", ts::rankOf(n[0]));
+  size_t count = n.results.size();
+  // Of the program's own dims: not that of the planes.
+  auto planesOf = [&](size_t i) -> int64_t {
+    return !n.onPlanes && isHloComplex(n.op->getOperand(i).getType());
+  };
+  auto dimsOf = [&](size_t i) {
+    return llvm::to_vector(llvm::drop_begin(ts::dimsOf(n[i]), planesOf(i)));
+  };
+  bool complex = false;
+  for (size_t i = 0; i < count; ++i) {
+    if (ts::rankOf(n[i]) < planesOf(i) ||
+        ts::rankOf(n[count + i]) != planesOf(i) || dimsOf(i) != dimsOf(0))
+      return n.damaged("its operands differ in shape");
+    complex |= planesOf(i);
+  }
+  SmallVector<int64_t> dims = n.dims("dimensions", dimsOf(0).size());
   if (n.failed())
     return failure();
   llvm::sort(dims);
-  size_t count = n.results.size();
-  for (size_t i = 0; i < count; ++i)
-    if (ts::rankOf(n[count + i]) != 0 || ts::dimsOf(n[i]) != ts::dimsOf(n[0]))
-      return n.damaged("its operands differ in shape");
+  if (complex)
+    return reduceByHalves(n, dims);
   if (count == 2)
     return importArgReduce(n, dims);
   std::optional<ReduceKind> kind = hloCombiner(n.op, 0);

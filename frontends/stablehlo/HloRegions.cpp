@@ -1,5 +1,6 @@
 #include "frontends/stablehlo/HloRegions.h"
 #include "frontends/stablehlo/HloBodies.h"
+#include "frontends/stablehlo/HloComplex.h"
 #include "frontends/stablehlo/HloNarrow.h"
 
 using namespace mlir;
@@ -319,13 +320,22 @@ std::optional<SmallVector<Value>> hloApply(HloNode &n, unsigned region,
   frame.body = n.frame.body;
   frame.depth = n.frame.depth + 1;
   frame.lift = ts::dimsOf(arguments[0]);
+  if (isHloComplex(block->getArgument(0).getType()) && !frame.lift->empty())
+    frame.lift->erase(frame.lift->begin());
   for (auto [argument, given] : llvm::zip(block->getArguments(), arguments)) {
     Value value = given;
     auto type = dyn_cast<RankedTensorType>(argument.getType());
     if (type && n.onWide && ts::elementTypeOf(value) != type.getElementType())
       value = hloNarrowed(n, value, type.getElementType());
+    auto complex =
+        type ? dyn_cast<ComplexType>(type.getElementType()) : ComplexType();
+    Type element = complex ? complex.getElementType()
+                   : type  ? type.getElementType()
+                           : Type();
     if (!type || type.getRank() != 0 || !value ||
-        type.getElementType() != ts::elementTypeOf(value)) {
+        element != ts::elementTypeOf(value) ||
+        static_cast<size_t>(ts::rankOf(value)) !=
+            frame.lift->size() + (complex ? 1 : 0)) {
       (void)n.damaged("a region's argument is of another type");
       return std::nullopt;
     }
@@ -333,9 +343,10 @@ std::optional<SmallVector<Value>> hloApply(HloNode &n, unsigned region,
   }
   std::optional<SmallVector<Value>> values = importHloBlock(n, *block, frame);
   if (values)
-    for (Value &value : *values)
-      value =
-          n.broadcastTo(n.onWide ? hloWidened(n, value) : value, *frame.lift);
+    for (auto [value, given] :
+         llvm::zip(*values, block->back().getOperandTypes()))
+      value = hloLifted(n, n.onWide ? hloWidened(n, value) : value, given,
+                        *frame.lift);
   return values;
 }
 

@@ -1,4 +1,4 @@
-"""A campaign of damaged programs: bytecode and text of three functions, one of them for
+"""A campaign of damaged programs: bytecode and text of four functions, one of them for
 four devices, damaged each in so many ways and compiled up to the import.
 
     python tests/stablehlo/damage.py [--first SEED] [--count N]
@@ -40,6 +40,14 @@ def convolved(x, w):
     return lax.reduce_window(y, -jnp.inf, lax.max, (1, 1, 2, 2), (1, 1, 2, 2), "SAME")
 
 
+def larger(a, b):
+    return lax.select(jnp.where(a.real == b.real, a.imag > b.imag, a.real > b.real), a, b)
+
+
+def complexes(z):
+    return lax.reduce(z, np.complex64(-1), larger, (1,)), z.prod(0)
+
+
 FOR_DEVICES = """
 import jax, jax.export, sys, numpy as np
 from jax import lax
@@ -69,6 +77,7 @@ def write_programs(folder: Path) -> None:
     x, w = np.ones((1, 3, 6, 6), np.float32), np.ones((4, 3, 3, 3), np.float32)
     for name, exported in (
         ("mixed", program(function, X, i)),
+        ("complexes", program(complexes, X.astype(np.complex64))),
         ("convolved", program(jax.grad(lambda x, w: convolved(x, w).sum()), x, w)),
     ):
         (folder / name).write_bytes(exported.mlir_module_serialized)
@@ -95,7 +104,7 @@ def batch(folder: Path, first: int, count: int) -> tuple[int, str]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--count", type=int, default=20_000, help="of each of the five programs")
+    parser.add_argument("--count", type=int, default=20_000, help="of each of the seven programs")
     arguments = parser.parse_args()
     broken, ran = 0, 0
     with tempfile.TemporaryDirectory() as name:

@@ -38,6 +38,17 @@ def key(seed):
     return jax.random.wrap_key_data(seed)
 
 
+def largest(z):
+    """The largest real part of each row with its place; the function calls one."""
+    def either(x, y):
+        first = jnp.where(x[0].real == y[0].real, x[1] < y[1], x[0].real > y[0].real)
+        return lax.select(first, x[0], y[0]), lax.select(first, x[1], y[1])
+
+    counts = lax.broadcasted_iota(np.int32, z.shape, 1)
+    turned = lax.reduce((counts, z), (np.int32(0), np.complex64(-100)), lambda x, y: either(x[::-1], y[::-1])[::-1], (1,))
+    return lax.reduce((z, counts), (np.complex64(-100), np.int32(0)), either, (1,)), turned
+
+
 SEED = np.array([0, 7], np.uint32)
 
 CASES = {
@@ -80,6 +91,11 @@ CASES = {
     "complex movement": (lambda z: (z.T, z[1:, ::2], z.reshape(10, 2), jnp.concatenate([z, z * 2]), jnp.pad(z, 1), z[::-1], z.sum(0), z.mean(),
                                     jnp.cumsum(z, 1), z[jnp.array([2, 0])], z.at[1].add(1j), lax.dynamic_slice(z, (1, 1), (2, 2))), Z),
     "complex products": (lambda z, w: (z @ w.T, z @ w.T.real, jnp.einsum("ij,ik->jk", z, w), z * jnp.arange(5)), Z, W),
+    "complex reductions": (lambda z: (z.max(), z.round().min(1), z.prod(0), (z * 0.5).prod(), z[:0].prod(0), z.at[1, 2].set(np.nan).max(1),
+        largest(z), lax.reduce(z, np.complex64(1 + 1j), lambda a, b: a * b + jnp.conj(a - a), (0,)),
+        lax.reduce(z, np.complex64(0), lambda a, b: a + b + b - b, (0,)),
+        lax.reduce((z, z.real), (np.complex64(0), np.float32(0)), lambda a, b: (a[0] + b[0], a[1] + b[1]), (0,))), Z),
+    "complex reductions' gradients": (jax.grad(lambda z: jnp.real(z.max(1).sum() + z.prod(0).sum())), Z),
     "complex control": (lambda z: (lax.fori_loop(0, 3, lambda i, c: c * z[0, 0] + i, z), lax.cond(z[0, 0].real > 0, jnp.sin, jnp.conj, z),
                                    lax.scan(lambda c, r: (c + r, c.sum()), jnp.zeros(5, z.dtype), z)), Z),
     "complex gradient": (jax.grad(lambda x: (abs(jnp.fft.fft(x)) ** 2).sum()), X),
