@@ -38,8 +38,8 @@ EDITS = {
         ("        builder.append(replace);", f"        {BUDGET}::charge(replace.length() + 1);\n        builder.append(replace);"),
     ],
     "jinja/lexer.cpp": [
-        # A template whose first line is one character before a block keeps it.
-        ("                    if (current == 1) {", "                    if (current == 1 && std::isspace(static_cast<unsigned char>(c))) {"),
+        # A template that begins with a character or a newline before a block keeps it.
+        ("                    if (current == 1) {", "                    if (current == 1 && c != '\\n' && std::isspace(static_cast<unsigned char>(c))) {"),
     ],
     "jinja/string.cpp": [
         # Python's white space is Unicode's.

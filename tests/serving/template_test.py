@@ -87,6 +87,13 @@ def test_white_space_is_that_of_unicode(text):
         assert one(template, [{"role": "user", "content": text}])["text"] == wanted, way
 
 
+@pytest.mark.parametrize("start", ["\n", "\n  ", "\n\n ", "a", " ", " \n", "a\n ", ""])
+@pytest.mark.parametrize("block", ["{% if true %}x{% endif %}", "{# c #}x", "{{ 1 }}x"])
+def test_what_stands_before_the_first_block(start, block):
+    template = start + block
+    assert one(template)["text"] == theirs(template, variables_of({"messages": [USER]}))
+
+
 def test_only_the_users_bytes_are_literal():
     got = one("{{ bos_token }}<|{{ messages[0].role }}|>{{ messages[0].content | trim }}<|end|>{{ tools | tojson }}", tools=TOOLS)
     data = got["text"].encode()
