@@ -20,7 +20,8 @@ namespace knapper::serving {
 ///   drawn_margin [R] f32                how far that product is from the nearer
 ///                                       end of the token's part of the sum
 /// Rounding can bring `drawn` to a neighbour or past the last token: its margin
-/// is small or negative then, and the reader looks. Of logits that are not finite `log_sum` is none either.
+/// is small or negative then, and the reader looks. Of logits that are not
+/// finite `log_sum` is none either.
 ///
 /// `changed`: there are also
 ///   mask [R, ceil(V / 32)] i32          a bit for each token that may be drawn

@@ -42,8 +42,8 @@ bool mayUseSummary(const SamplingOptions &options, int32_t topLogprobs,
 
 /// The token that `sampleToken` draws from the row; nothing where the summary
 /// does not tell: the share of `topP` or the bound of `minP` reaches past the
-/// logits it has, another rounding of sums might give another token, or logits
-/// are not finite.
+/// logits it has, or logits are not finite. Nothing either where the place lies
+/// so near the border of two tokens that rounding may have chosen between them.
 std::optional<Token> drawFromSummary(const RowSummary &row,
                                      const SamplingOptions &options,
                                      uint64_t position, int32_t topLogprobs);

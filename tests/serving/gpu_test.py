@@ -264,7 +264,8 @@ def test_the_device_draws_what_the_host_would(tmp_path, cache, vocabulary):  # n
     options = dict(target="cuda", kv_memory=64 << 20)
     device = model.run([requests], **options)
     host = model.run([[request | dict(min_p=1e-30) for request in requests]], **options)
-    assert device["statistics"]["device_draws"] > 12 * 3 * 4 and host["statistics"]["device_draws"] == 0
+    # Of flat rows of 128,256 tokens 24 % of the places lie too near a border.
+    assert device["statistics"]["device_draws"] > 12 * 3 * 3 and host["statistics"]["device_draws"] == 0
     for here, there in zip(device["groups"][0], host["groups"][0], strict=True):
         assert len(here["tokens"]) == 12 and here["tokens"] == there["tokens"]
 
