@@ -176,7 +176,7 @@ void LlmEngine::loop() {
     counters.lastStepSeconds = now() - start;
     publishStatistics();
     // A device that needs no help has its next step first.
-    if (runner->isAsynchronous() && !sequences.empty())
+    if (runner->isAsynchronous() && !sequences.empty() && !counters.deviceLost)
       continue;
     announce();
     flush();
@@ -276,6 +276,9 @@ bool LlmEngine::step() {
   std::vector<Part> &parts = current.parts;
   bool decodes = std::all_of(parts.begin(), parts.end(),
                              [](const Part &part) { return part.tokens == 1; });
+  // Who has ended hears of it whatever becomes of this step.
+  if (!posted.empty())
+    flush();
   double start = now();
   if (lastRun > 0)
     counters.betweenNanoseconds +=
@@ -292,6 +295,7 @@ bool LlmEngine::step() {
   if (!status) {
     // What the blocks hold now is not known: nothing is published.
     Error error = status.takeError();
+    announce();
     for (const Part &part : parts)
       fail(*part.sequence, error);
     return true;

@@ -10,7 +10,8 @@
 // [[request, ...], ...]}; a group's requests are submitted together, the next
 // group when all of them have ended. A request: {prompt, max_tokens,
 // temperature, seed, top_logprobs, prompt_logprobs, ignore_eos, stop_tokens,
-// cancel, speculate, timeout (milliseconds)}.
+// cancel, speculate, timeout (milliseconds), hang_at}. hang_at: the device
+// hangs when the request's token of this number is sent.
 //
 // "fail_every": [N, ...], of each group: every Nth allocation of the engine's
 // thread fails (0: none).
@@ -290,11 +291,18 @@ int run(const char *folder, const char *path) {
         std::lock_guard lock(answers.mutex);
         ++answers.open;
       }
-      auto id = (*engine)->submit(requestOf(json), [&](Event event) {
+      // A group with `hang_at` is the last one: nothing waits for the next
+      // engine.
+      auto left = json.value("hang_at", int64_t(0));
+      auto sink = [&, left, its = device](Event event) mutable {
         inSink = true;
+        auto tokens = static_cast<int64_t>(event.tokens.size());
+        if (left > 0 && (left -= tokens) <= 0)
+          its->hung = true;
         note(answers, pause, std::move(event));
         inSink = false;
-      });
+      };
+      auto id = (*engine)->submit(requestOf(json), std::move(sink));
       if (!id) {
         std::lock_guard lock(answers.mutex);
         --answers.open;

@@ -484,6 +484,17 @@ def test_a_lost_device_fails_its_requests_and_the_engine_is_built_again(models, 
     assert statistics["free"] + statistics["blocks_cached"] == statistics["total"]
 
 
+def test_who_has_ended_before_a_step_hangs_hears_of_it(models):
+    """The last token but one is sent while the last one's step runs; the step behind that hangs, with another request in it."""
+    requests = [dict(prompt=drawn_prompt(i, 20), max_tokens=tokens, ignore_eos=True) for i, tokens in enumerate((80, 12))]
+    result = models("llama").run([[requests[0], requests[1] | dict(hang_at=11)]], faults=[""])
+    hung, ended = result["groups"][0]
+    assert ended["finish"] == "length" and len(ended["tokens"]) == 12
+    assert hung["finish"] == "error" and 0 < len(hung["tokens"]) < 80
+    statistics = result["statistics"]
+    assert statistics["finished"] == 1 and statistics["failed"] == 1
+
+
 def test_a_deadline_gives_its_blocks_back(models):
     requests = [dict(prompt=drawn_prompt(i, 30), max_tokens=90, ignore_eos=True, timeout=0 if i % 2 else 100000) for i in range(6)]
     result = models("llama").run([requests], prefix_cache=False)
