@@ -8,6 +8,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 #include <utility>
 #include <vector>
@@ -100,8 +101,9 @@ void FileState::keepLine(const std::string &folder, const std::string &line,
   if (name.empty() || where.empty() || line.size() > kLongestLine ||
       !makeCacheFolder(where))
     return;
-  // Whole or not at all, whoever else keeps it now.
-  std::string path = cat(where, "/", name), made = cat(path, ".", getpid());
+  // Whole or not at all, whichever process or thread keeps it now too.
+  std::string path = cat(where, "/", name),
+              made = cat(path, ".", getpid(), ".", syscall(SYS_gettid));
   int fd = open(made.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
   if (fd < 0)
     return;

@@ -34,7 +34,7 @@ public:
   /// Keeps one, of at most 200 bytes, for this and other processes.
   void keepLine(const std::string &folder, const std::string &line,
                 unsigned most = 1000) const;
-  /// Of no file where the state is not the same.
+  /// States that may not be kept are equal to each other.
   friend bool operator==(const FileState &, const FileState &) = default;
 
 private:

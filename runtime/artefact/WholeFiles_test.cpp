@@ -90,6 +90,25 @@ TEST_F(WholeFiles, ALineIsKeptOfAState) {
   }
 }
 
+TEST_F(WholeFiles, ThreadsKeepOneLineAtATime) {
+  FileState state(longUnchanged());
+  std::vector<std::thread> threads;
+  for (char letter : {'a', 'b', 'c', 'd'})
+    threads.emplace_back([&state, letter] {
+      for (int i = 0; i < 300; ++i) {
+        state.keepLine("lines",
+                       std::string(size_t(letter - 'a') * 40 + 1, letter));
+        std::string kept = state.keptLine("lines");
+        ASSERT_FALSE(kept.empty());
+        EXPECT_EQ(kept, std::string(size_t(kept[0] - 'a') * 40 + 1, kept[0]));
+      }
+    });
+  for (std::thread &thread : threads)
+    thread.join();
+  fs::path folder = cache / "knapper" / "lines";
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder), {}), 1);
+}
+
 TEST_F(WholeFiles, WhatHasJustChangedIsNotMarked) {
   struct stat info = longUnchanged();
   info.st_ctim.tv_sec = time(nullptr);
