@@ -24,8 +24,15 @@ from null_server import BUILD, ROOT
 from tokenizers import Tokenizer
 
 SOURCES = [p for folder in ("docs", "serving", "tests/serving") for p in sorted((ROOT / folder).rglob("*")) if p.suffix in (".md", ".cpp", ".h", ".py")]
-# Both sides know what Unicode 13 has; of newer characters each knows its own.
+# Characters that both sides know, whatever their tables: of newer ones each knows its own.
 OLD = unicodedata.ucd_3_2_0
+
+
+def replace(path, text):
+    """Whole or not at all."""
+    made = path.with_suffix(".new")
+    made.write_text(text)
+    made.replace(path)
 
 
 class Campaign:
@@ -33,6 +40,20 @@ class Campaign:
         folder.mkdir(parents=True, exist_ok=True)
         self.state_file, self.differences = folder / "state.json", folder / "differences.jsonl"
         self.state = json.loads(self.state_file.read_text()) if self.state_file.exists() else {}
+        self.forget_half_turns()
+
+    def forget_half_turns(self):
+        """Differences of turns that are not in the state: who wrote them ended before the turn was done, and it comes again."""
+        if not self.differences.exists():
+            return
+        kept = []
+        for line in self.differences.read_text().splitlines(keepends=True):
+            if not line.endswith("\n"):  # cut off
+                continue
+            one = json.loads(line)
+            if one["turn"] < self.state.get(one["name"], {"turns": 0})["turns"]:
+                kept.append(line)
+        replace(self.differences, "".join(kept))
 
     def turn(self, name):
         """The number of the next turn of this name."""
@@ -45,7 +66,7 @@ class Campaign:
         entry["differences"] += len(differences)
         with open(self.differences, "a") as file:
             file.writelines(json.dumps({"name": name, "turn": entry["turns"] - 1} | one) + "\n" for one in differences)
-        self.state_file.write_text(json.dumps(self.state, indent=1))
+        replace(self.state_file, json.dumps(self.state, indent=1))
 
 
 def drawn_texts(seed, count, specials):
@@ -129,6 +150,8 @@ def drawn_conversation(draw, texts):
 
 
 def templates(campaign, until):
+    if not template_test.TEMPLATES:
+        sys.exit("no templates: run setup/sources")
     while time.time() < until:
         for path in template_test.TEMPLATES:
             source, turn = path.read_text(), campaign.turn(path.name)

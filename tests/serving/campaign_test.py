@@ -1,0 +1,31 @@
+"""The state of long comparisons: a turn counts once, whenever its process ends."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import campaign
+import pytest
+import template_test
+
+
+def test_half_a_turn_is_forgotten(tmp_path):
+    first = campaign.Campaign(tmp_path)
+    assert first.turn("a") == 0
+    first.done("a", 10, [{"text": "x"}])
+    whole = first.differences.read_text()
+    # The next turn wrote these, and ended before it was done.
+    with open(first.differences, "a") as file:
+        file.write(json.dumps({"name": "a", "turn": 1, "text": "y"}) + "\n" + json.dumps({"name": "new", "turn": 0}) + "\n" + '{"name": "a", "tu')
+    again = campaign.Campaign(tmp_path)
+    assert again.differences.read_text() == whole and again.turn("a") == 1
+    again.done("a", 10, [{"text": "y"}])
+    assert [json.loads(line)["turn"] for line in again.differences.read_text().splitlines()] == [0, 1]
+    assert campaign.Campaign(tmp_path).state["a"] == {"turns": 2, "cases": 20, "differences": 2}
+
+
+def test_no_templates_is_an_error(tmp_path, monkeypatch):
+    monkeypatch.setattr(template_test, "TEMPLATES", [])
+    with pytest.raises(SystemExit, match="no templates: run setup/sources"):
+        campaign.templates(campaign.Campaign(tmp_path), time.time() + 60)
