@@ -82,8 +82,9 @@ struct RunOptions {
   bool onDevice = false;
   /// Ranges in the device's memory, about which the driver is not asked either.
   std::span<const std::span<const std::byte>> deviceMemory = {};
-  /// Called once all commands are the device's, before the run waits for them;
-  /// not where one of them failed. Throws nothing.
+  /// Called once the device has all commands but the copies of results to the
+  /// host, before the run waits for them; not where one of them failed. Throws
+  /// nothing.
   const std::function<void()> *meanwhile = nullptr;
 };
 
