@@ -2,9 +2,12 @@
 
 #include "runtime/base/Text.h"
 
+#include <optional>
+
 namespace knapper::cuda {
 
-Expected<std::shared_ptr<const CublasLt>> CublasLt::open() {
+Expected<std::shared_ptr<const CublasLt>>
+CublasLt::open(std::shared_ptr<const Gpu> gpu) {
   ASSIGN_OR_RETURN(VendorFile file,
                    openVendorFile({"libcublasLt.so.13", "libcublasLt.so.12"}));
   const char *hint = "use cuBLASLt 12 or 13, such as PyTorch brings";
@@ -17,6 +20,7 @@ Expected<std::shared_ptr<const CublasLt>> CublasLt::open() {
     return deviceError(cat("it is cuBLASLt ", major, ", not 12 or 13"),
                        file.path, hint);
   std::shared_ptr<CublasLt> made(new CublasLt);
+  made->gpu = std::move(gpu);
   const char *missing = nullptr;
 #define CUBLASLT_SYMBOL(member, name, parameters)                              \
   if (!file.find(made->member, name))                                          \
@@ -34,6 +38,9 @@ Expected<std::shared_ptr<const CublasLt>> CublasLt::open() {
 }
 
 CublasLt::~CublasLt() {
+  std::optional<Current> current;
+  if (gpu)
+    current.emplace(*gpu);
   if (handle)
     destroy(handle);
 }

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "runtime/device/OpenVendor.h"
-#include "runtime/drivers/cuda/CudaApi.h"
+#include "runtime/drivers/cuda/CudaContext.h"
 
 #include <memory>
 #include <string>
@@ -31,7 +31,9 @@ public:
 
   /// A DeviceError where none of the major versions 12 and 13 lies here, or it
   /// cannot be initialised.
-  static Expected<std::shared_ptr<const CublasLt>> open();
+  /// `gpu`: whose context is current, kept for its end; null: a test.
+  static Expected<std::shared_ptr<const CublasLt>>
+  open(std::shared_ptr<const Gpu> gpu);
   ~CublasLt();
   CublasLt(const CublasLt &) = delete;
 
@@ -46,6 +48,7 @@ public:
 
 private:
   CublasLt() = default;
+  std::shared_ptr<const Gpu> gpu;
   std::string said;
 };
 

@@ -13,9 +13,11 @@ constexpr int kFloat32 = 0, kFloat16 = 2, kBfloat16 = 14;      // cudaDataType_t
 constexpr int kCompute32 = 68, kComputeTf32 = 77;              // compute types
 constexpr int kTransposeA = 3, kTransposeB = 4, kEpilogue = 7; // operation
 constexpr int kBiasPointer = 8, kBiasType = 26;
-constexpr int kBatchCount = 5, kBatchStride = 6;   // layout
-constexpr int kMostWorkspace = 1, kAlignmentA = 5; // preference; B, C, D follow
+constexpr int kBatchCount = 5, kBatchStride = 6;  // layout
+constexpr int kMostWorkspace = 1, kReduction = 3; // preference
+constexpr int kAlignmentA = 5;                    // B, C, D follow
 constexpr int32_t kTransposed = 1;
+constexpr uint32_t kReduceInFloat32 = 2; // others sum in the result's type
 constexpr uint32_t kPlain = 1, kRelu = 2, kBias = 4, kGelu = 32; // epilogue
 
 // What NVIDIA recommends for Hopper.
@@ -128,6 +130,9 @@ Status CublasLtCall::makeLayout(const VendorMatrix &matrix, int64_t rows,
   std::optional<int> dtype = typeOf(matrix.dtype);
   if (!dtype)
     return deviceError(cat("it has no products of ", name(matrix.dtype)));
+  if (!product.batch.empty() && product.batch[0] > INT32_MAX)
+    return deviceError(
+        cat("it has no ", product.batch[0], " products in one call"));
   ASSIGN_OR_RETURN(Side side, sideOf(matrix, rows, columns));
   transposed = side.transposed;
   TRY(check(library->layoutCreate(&layout, *dtype, side.rows, side.columns,
@@ -178,6 +183,9 @@ Status CublasLtCall::findAlgorithm() {
             "cublasLtMatmulPreferenceCreate"));
   int status = library->preferenceSet(preference, kMostWorkspace, &kWorkspace,
                                       sizeof kWorkspace);
+  if (status == 0)
+    status = library->preferenceSet(preference, kReduction, &kReduceInFloat32,
+                                    sizeof kReduceInFloat32);
   const VendorMatrix *sides[] = {&product.rhs, &product.lhs, &product.result,
                                  &product.result};
   for (int i = 0; i < 4 && status == 0; ++i) {

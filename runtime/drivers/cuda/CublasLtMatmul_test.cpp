@@ -4,6 +4,8 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <gmock/gmock.h>
 #include <random>
 
@@ -15,7 +17,7 @@ namespace {
 
 std::shared_ptr<const CublasLt> fake() {
   setenv("KNAPPER_VENDOR_PATH", FAKE_FOLDER, 1);
-  Expected<std::shared_ptr<const CublasLt>> opened = CublasLt::open();
+  Expected<std::shared_ptr<const CublasLt>> opened = CublasLt::open(nullptr);
   EXPECT_TRUE(bool(opened)) << (opened ? "" : opened.error().message());
   return opened ? *opened : nullptr;
 }
@@ -159,12 +161,16 @@ TEST(CublasLt, RefusesWhatItHasNot) {
   p = plain();
   p.batch = {2, 3};
   EXPECT_THAT(refusal(p), HasSubstr("one batch dim"));
+  p = plain();
+  p.batch = {int64_t(1) << 31};
+  p.lhs.batchStrides = p.rhs.batchStrides = p.result.batchStrides = {16};
+  EXPECT_THAT(refusal(p), HasSubstr("no 2147483648 products in one call"));
 }
 
 TEST(CublasLt, IsOfAKnownVersionAndPlace) {
   EXPECT_THAT(fake()->text(), HasSubstr("cuBLASLt 13.1.0, " FAKE_FOLDER));
   setenv("FAKE_CUBLASLT_VERSION", "110200", 1);
-  Expected<std::shared_ptr<const CublasLt>> old = CublasLt::open();
+  Expected<std::shared_ptr<const CublasLt>> old = CublasLt::open(nullptr);
   unsetenv("FAKE_CUBLASLT_VERSION");
   ASSERT_FALSE(bool(old));
   EXPECT_THAT(old.error().what, HasSubstr("it is cuBLASLt 11"));
@@ -177,8 +183,32 @@ TEST(OpenVendor, SaysWhatIsWrong) {
   EXPECT_THAT(none.error().message(), HasSubstr("no libof_no_vendor.so.7"));
   Expected<VendorFile> found =
       openVendorFile({"libof_no_vendor.so.7", "libcublasLt.so.13"});
-  ASSERT_TRUE(bool(found));
+  ASSERT_TRUE(bool(found)) << found.error().message();
   EXPECT_EQ(found->find("no_such_function"), nullptr);
+}
+
+TEST(OpenVendor, GoesOnBehindADamagedFile) {
+  std::string folder = testing::TempDir() + "damaged_vendor";
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder + "/libcublasLt.so.13") << "no library";
+  setenv("KNAPPER_VENDOR_PATH", (folder + ":" FAKE_FOLDER).c_str(), 1);
+  Expected<VendorFile> found = openVendorFile({"libcublasLt.so.13"});
+  ASSERT_TRUE(bool(found)) << found.error().message();
+  EXPECT_THAT(found->path, HasSubstr(FAKE_FOLDER));
+  std::ofstream(folder + "/libof_no_vendor.so.7") << "no library";
+  Expected<VendorFile> none = openVendorFile({"libof_no_vendor.so.7"});
+  ASSERT_FALSE(bool(none));
+  EXPECT_THAT(none.error().what, HasSubstr("it lies there but cannot"));
+}
+
+TEST(OpenVendor, TakesNoFolderBelowTheWorkingOne) {
+  std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(FAKE_FOLDER);
+  setenv("KNAPPER_VENDOR_PATH", ".", 1);
+  Expected<VendorFile> found = openVendorFile({"libcublasLt.so.13"});
+  std::filesystem::current_path(before);
+  if (found) // a system's own
+    EXPECT_EQ(found->path.find(FAKE_FOLDER), std::string::npos);
 }
 
 } // namespace

@@ -142,6 +142,7 @@ public:
       return Device::prepare(product, threads);
     ASSIGN_OR_RETURN(std::shared_ptr<const CublasLt> found, cublasLt());
     Current current(*gpu);
+    DuringCapture allowed(*gpu);
     return cublasLtMatmul(std::move(found), product);
   }
 
@@ -151,7 +152,8 @@ private:
     std::lock_guard lock(opening);
     if (!library) {
       Current current(*gpu);
-      ASSIGN_OR_RETURN(library, CublasLt::open());
+      DuringCapture allowed(*gpu);
+      ASSIGN_OR_RETURN(library, CublasLt::open(gpu));
     }
     return library;
   }

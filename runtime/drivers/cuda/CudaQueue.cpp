@@ -6,6 +6,7 @@
 #include "runtime/base/Text.h"
 
 #include <algorithm>
+#include <bit>
 #include <limits>
 #include <vector>
 
@@ -83,13 +84,14 @@ public:
 
   // Kernels keep what they need in registers and shared memory; what is
   // reserved is the workspace of libraries. Recordings know the old one by its
-  // address.
+  // address, so it stays: powers of two, which together are twice the last.
   Status reserve(const QueueNeeds &needs) override {
     if (needs.scratch == 0 ||
         (!workspaces.empty() && workspaces.back()->bytes() >= needs.scratch))
       return success();
     ASSIGN_OR_RETURN(std::unique_ptr<DeviceBuffer> made,
-                     GpuBuffer::create(gpu, needs.scratch, MemoryKind::device));
+                     GpuBuffer::create(gpu, std::bit_ceil(needs.scratch),
+                                       MemoryKind::device));
     workspaces.push_back(std::move(made));
     return success();
   }
@@ -108,6 +110,7 @@ public:
   Status launch(const LaunchCommand &command) override {
     if (command.call) {
       Current current(*gpu);
+      DuringCapture allowed(*gpu); // a call may load code of the library's
       return static_cast<const GpuCall *>(command.call)
           ->enqueue(command.buffers,
                     workspaces.empty() ? nullptr : workspaces.back()->address(),

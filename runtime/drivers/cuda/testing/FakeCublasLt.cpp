@@ -108,7 +108,9 @@ int cublasLtMatmulAlgoGetHeuristic(void *, const Operation *, const Layout *a,
                                    const Layout *, const Attributes *preference,
                                    int wanted, Heuristic *results, int *found) {
   // As a real one refuses what no kernel of it reads.
-  *found = wanted >= 1 && a->dtype == 0 && get(*preference, 5, 256) >= 4;
+  // Sums of parts in float32 (2) are what we ask for.
+  *found = wanted >= 1 && a->dtype == 0 && get(*preference, 5, 256) >= 4 &&
+           get(*preference, 3, 7) == 2;
   if (*found)
     results[0] = {{kAlgorithm}, 1000, 0, 1, {}};
   return *found ? 0 : kNotSupported;
