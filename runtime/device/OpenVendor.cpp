@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <dlfcn.h>
 #include <link.h>
+#include <optional>
 #include <string_view>
 #include <unistd.h>
 
@@ -23,9 +24,11 @@ VendorFile opened(void *handle, std::string path) {
 void *VendorFile::find(const char *name) const { return dlsym(handle, name); }
 
 Expected<VendorFile> openVendorFile(std::initializer_list<const char *> files) {
-  const char *variable = getenv("KNAPPER_VENDOR_PATH");
+  // Nothing of whoever starts a program with more rights than their own.
+  const char *variable = secure_getenv("KNAPPER_VENDOR_PATH");
   std::string_view folders = variable ? variable : "";
   std::string names;
+  std::optional<Error> first;
   for (const char *file : files)
     names += cat(names.empty() ? "" : ", ", file);
   for (size_t at = 0; at < folders.size();) {
@@ -34,17 +37,22 @@ Expected<VendorFile> openVendorFile(std::initializer_list<const char *> files) {
     at = end + 1;
     for (const char *file : files) {
       std::string path = cat(folder, "/", file);
-      if (folder.empty() || access(path.c_str(), F_OK) != 0)
+      if (!folder.starts_with('/') || access(path.c_str(), F_OK) != 0)
         continue;
       if (void *handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL))
         return opened(handle, path);
-      return deviceError(cat("it lies there but cannot be opened: ", dlerror()),
-                         path, "leave its folder out of KNAPPER_VENDOR_PATH");
+      const char *why = dlerror();
+      if (!first)
+        first = deviceError(
+            cat("it lies there but cannot be opened: ", why ? why : ""), path,
+            "leave its folder out of KNAPPER_VENDOR_PATH");
     }
   }
   for (const char *file : files)
     if (void *handle = dlopen(file, RTLD_NOW | RTLD_LOCAL))
       return opened(handle, file);
+  if (first)
+    return std::move(*first);
   return deviceError(cat("no ", names,
                          " in the folders of KNAPPER_VENDOR_PATH nor where the "
                          "system's loader looks"),

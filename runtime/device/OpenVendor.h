@@ -27,9 +27,9 @@ struct VendorFile {
 };
 
 /// Opens the first of `files` (best first) in the folders of
-/// KNAPPER_VENDOR_PATH (separated by ':'), then where the system's loader
-/// looks. A DeviceError says what was looked for, or what the loader says of a
-/// file that is there.
+/// KNAPPER_VENDOR_PATH (absolute, separated by ':'), then where the system's
+/// loader looks. A DeviceError says what was looked for, or what the loader
+/// says of the first file that is there.
 Expected<VendorFile> openVendorFile(std::initializer_list<const char *> files);
 
 } // namespace knapper
