@@ -3,6 +3,7 @@
 #include "runtime/base/Text.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 
 namespace knapper::cpu {
@@ -160,7 +161,8 @@ public:
     OneDnn::Alone alone(*library);
     for (int64_t program = begin; program < end; ++program)
       if (!runTile(buffers, context, program))
-        *context.status = kernelLibraryFailed;
+        std::atomic_ref(*context.status)
+            .store(kernelLibraryFailed, std::memory_order_relaxed);
   }
 
 private:
@@ -188,15 +190,16 @@ private:
     Owned<OneDnn::Stream> stream(dnn.streamDestroy);
     if (dnn.streamCreate(&stream, dnn.engine, kInOrder) != 0)
       return false;
-    std::vector<Owned<OneDnn::Memory>> memories;
-    memories.reserve(5);
+    auto none = [&] { return Owned<OneDnn::Memory>(dnn.memoryDestroy); };
+    Owned<OneDnn::Memory> memories[5] = {none(), none(), none(), none(),
+                                         none()};
     OneDnn::Argument arguments[5];
     int count = 0;
     auto add = [&](int which, OneDnn::Desc desc, void *address) {
-      memories.emplace_back(dnn.memoryDestroy);
-      if (dnn.memoryCreate(&memories.back(), desc, dnn.engine, address) != 0)
+      if (dnn.memoryCreate(&memories[count], desc, dnn.engine, address) != 0)
         return false;
-      arguments[count++] = {which, memories.back()};
+      arguments[count] = {which, memories[count]};
+      ++count;
       return true;
     };
     return add(kLhs, tile.lhs, place(buffers, product.lhs, batch, row, 0)) &&
