@@ -568,7 +568,7 @@ Status takeStatuses(const Program &program, RunState &state) {
     std::string_view label = choice == Program::kNone
                                  ? std::string_view()
                                  : program.launches[i].choices[choice].label;
-    if (code == kernelLibraryFailed)
+    if (code == kernelLibraryFailed && label.starts_with("vendor{"))
       return deviceError(cat("a library's call failed (", label, ")"), origin,
                          "compile without --vendor, and report it");
     std::string what = cat("a kernel reported status ", code,

@@ -41,20 +41,6 @@ VendorProduct productOf(const Program::Product &from,
   return made;
 }
 
-/// Whether sizes are above zero, and what else is counted not below.
-bool isPossible(const VendorProduct &product) {
-  auto positive = [](int64_t size) { return size > 0; };
-  auto counts = [](const VendorMatrix &m) {
-    return m.offset >= 0 && m.rowStride >= 0 && m.columnStride >= 0 &&
-           std::all_of(m.batchStrides.begin(), m.batchStrides.end(),
-                       [](int64_t stride) { return stride >= 0; });
-  };
-  return std::all_of(product.batch.begin(), product.batch.end(), positive) &&
-         product.rows > 0 && product.columns > 0 && product.depth > 0 &&
-         counts(product.lhs) && counts(product.rhs) && counts(product.result) &&
-         (!product.bias || counts(*product.bias));
-}
-
 /// Bytes from the argument's begin to the matrices' end; nothing on overflow.
 std::optional<int64_t> reach(const Program::Matrix &m,
                              const Program::Product &product, uint32_t rows,
@@ -73,7 +59,39 @@ std::optional<int64_t> reach(const Program::Matrix &m,
   return elements ? checkedMul(*elements, byteSize(m.dtype)) : elements;
 }
 
+bool countsUp(const VendorMatrix &m) {
+  return m.offset >= 0 && m.rowStride >= 0 && m.columnStride >= 0 &&
+         std::all_of(m.batchStrides.begin(), m.batchStrides.end(),
+                     [](int64_t stride) { return stride >= 0; });
+}
+
 } // namespace
+
+bool isPossible(const VendorProduct &product) {
+  constexpr int64_t most = int64_t(1) << 60;
+  std::optional<int64_t> operations = 1;
+  auto take = [&](int64_t size) {
+    operations =
+        size > 0 && operations ? checkedMul(*operations, size) : std::nullopt;
+  };
+  for (int64_t size : {product.rows, product.columns, product.depth})
+    take(size);
+  for (int64_t size : product.batch)
+    take(size);
+  if (!operations || *operations > most || !countsUp(product.lhs) ||
+      !countsUp(product.rhs) || !countsUp(product.result))
+    return false;
+  for (size_t i = 0; i < product.batch.size(); ++i)
+    if (product.batch[i] > 1 && product.result.batchStrides[i] == 0)
+      return false;
+  if (!product.bias)
+    return true;
+  const VendorMatrix &bias = *product.bias;
+  return bias.offset >= 0 && bias.rowStride == 0 &&
+         (bias.columnStride == 1 || product.columns == 1) &&
+         std::all_of(bias.batchStrides.begin(), bias.batchStrides.end(),
+                     [](int64_t stride) { return stride == 0; });
+}
 
 std::vector<VendorUse> openLibraries(Program &program, Device &device) {
   std::vector<VendorUse> uses;
@@ -146,6 +164,10 @@ Status prepareCalls(const Program &program, Device &device, int32_t threads,
       }
       Expected<uint32_t> next = choose(program, launch, binding.values,
                                        binding.known, binding.choice[i] + 1);
+      if (!next && launch.optional) {
+        binding.choice[i] = Program::kNone;
+        break;
+      }
       if (!next)
         return next.takeError();
       binding.choice[i] = *next;

@@ -23,6 +23,10 @@ struct VendorUse {
 /// whose sizes only the run knows.
 std::vector<VendorUse> openLibraries(Program &program, Device &device);
 
+/// Whether a library may be asked for it: sizes above zero that 2^60 operations
+/// do, no stride or offset below zero, a bias of one row, results apart.
+bool isPossible(const VendorProduct &product);
+
 /// Makes the calls of a binding. A launch whose product its library refuses
 /// takes the next choice, which the log says.
 Status prepareCalls(const Program &program, Device &device, int32_t threads,

@@ -74,6 +74,65 @@ TEST(VendorCalls, ReachOfEachSideIsChecked) {
   EXPECT_THAT(large.check(), HasSubstr("into argument 0"));
 }
 
+TEST(VendorCalls, LibrariesAreAskedForPossibleProducts) {
+  VendorProduct good;
+  good.batch = {3};
+  good.rows = 4;
+  good.columns = 6;
+  good.depth = 5;
+  good.lhs = {0, DType::f32, 0, 5, 1, {20}};
+  good.rhs = {1, DType::f32, 0, 6, 1, {0}};
+  good.bias = VendorMatrix{2, DType::f32, 7, 0, 1, {0}};
+  good.result = {3, DType::f32, 0, 6, 1, {24}};
+  EXPECT_TRUE(isPossible(good));
+  auto without = [&](auto change) {
+    VendorProduct product = good;
+    change(product);
+    return !isPossible(product);
+  };
+  EXPECT_TRUE(without([](VendorProduct &p) { p.rows = 0; }));
+  EXPECT_TRUE(without([](VendorProduct &p) { p.batch[0] = -1; }));
+  EXPECT_TRUE(without([](VendorProduct &p) { p.lhs.rowStride = -5; }));
+  EXPECT_TRUE(without([](VendorProduct &p) { p.rhs.offset = -1; }));
+  EXPECT_TRUE(without([](VendorProduct &p) { p.bias->rowStride = 6; }));
+  EXPECT_TRUE(without([](VendorProduct &p) { p.bias->columnStride = 2; }));
+  EXPECT_TRUE(without([](VendorProduct &p) { p.bias->batchStrides = {6}; }));
+  EXPECT_TRUE(without([](VendorProduct &p) { p.result.batchStrides = {0}; }));
+  EXPECT_TRUE(without([](VendorProduct &p) {
+    p.rows = p.columns = p.depth = int64_t(1) << 20;
+    p.batch = {2}; // 2^61
+  }));
+  EXPECT_TRUE(without([](VendorProduct &p) {
+    p.rows = p.columns = int64_t(1) << 40; // beyond 64 bits
+  }));
+  VendorProduct narrow = good;
+  narrow.columns = 1;
+  narrow.bias->columnStride = 3;
+  narrow.batch = {1};
+  narrow.result.batchStrides = {0};
+  EXPECT_TRUE(isPossible(narrow));
+}
+
+TEST(VendorCalls, OptionalLaunchesMayHaveNoChoiceLeft) {
+  Made made;
+  Program program = {};
+  Program::Choice library = {};
+  library.product = made.product;
+  made.launch.choices = {library}; // which the null device refuses
+  made.launch.optional = true;
+  program.launches = {made.launch};
+  Binding binding;
+  binding.values = made.values;
+  binding.known.assign(made.values.size(), 1);
+  binding.choice = {0};
+  std::shared_ptr<Device> device = null::device();
+  EXPECT_TRUE(bool(prepareCalls(program, *device, 1, binding)));
+  EXPECT_EQ(binding.choice[0], Program::kNone);
+  program.launches[0].optional = false;
+  binding.choice = {0};
+  EXPECT_FALSE(bool(prepareCalls(program, *device, 1, binding)));
+}
+
 TEST(VendorCalls, ChoicesOfAbsentLibrariesGo) {
   Made made;
   Program program = {};
