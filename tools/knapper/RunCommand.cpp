@@ -115,13 +115,16 @@ Expected<std::string> writeReproducer(const std::string &model,
          ", which repeat it: knapper run --verify " + program + " -i " + data;
 }
 
-/// The kernel of --kernels that computes what stands at `origin`; "" if none.
-Expected<std::string> userKernelAt(knapper_module *module,
-                                   const std::string &origin) {
+/// The name in a choice "KIND{NAME}" of the launch at `origin`: of the kernel
+/// of
+/// --kernels ("user"), of the library ("vendor"); "" if none.
+Expected<std::string> foreignCodeAt(knapper_module *module,
+                                    const std::string &origin,
+                                    const char *kind) {
   const char *text = nullptr;
   TRY(toStatus(knapper_module_describe(module, &text)));
   auto about = nlohmann::json::parse(text, nullptr, false);
-  constexpr std::string_view mark = "user{";
+  const std::string mark = cat(kind, "{");
   for (const nlohmann::json &launch :
        about.value("launches", nlohmann::json::array()))
     for (const nlohmann::json &choice :
@@ -133,7 +136,7 @@ Expected<std::string> userKernelAt(knapper_module *module,
 }
 
 /// Every kernel against the reference; a divergence is a defect of ours, unless
-/// a user brought the kernel.
+/// a user brought the kernel or a library has computed it.
 Status verify(const ModelArgument &model, knapper_module *module,
               const std::vector<knapper_tensor> &inputs) {
   ASSIGN_OR_RETURN(std::string text, model.verify(inputs));
@@ -177,9 +180,14 @@ Status verify(const ModelArgument &model, knapper_module *module,
   std::string what = format("%zu of %zu kernels diverge from the float64 "
                             "reference, first kernel %zu",
                             diverging, kernels.size(), first);
-  ASSIGN_OR_RETURN(
-      std::string user,
-      userKernelAt(module, kernels[first]["origin"].get<std::string>()));
+  ASSIGN_OR_RETURN(std::string user,
+                   foreignCodeAt(module,
+                                 kernels[first]["origin"].get<std::string>(),
+                                 "user"));
+  ASSIGN_OR_RETURN(std::string library,
+                   foreignCodeAt(module,
+                                 kernels[first]["origin"].get<std::string>(),
+                                 "vendor"));
   if (kernels[first]["hero"] == "plan")
     return userError("results differ where they lie over operands",
                      describe(kernels[first]),
@@ -188,6 +196,11 @@ Status verify(const ModelArgument &model, knapper_module *module,
   if (!user.empty())
     return userError(what, describe(kernels[first]),
                      "mend the user kernel '" + user + "', which computes it");
+  if (!library.empty())
+    return deviceError(
+        what, describe(kernels[first]),
+        "run it without --vendor: if it agrees, the product of '" + library +
+            "' is what diverges");
   ASSIGN_OR_RETURN(std::string hint,
                    writeReproducer(model.path(), report["reproducer"]));
   Error error = internalError(what, describe(kernels[first]));

@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <poll.h>
+#include <set>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
@@ -44,6 +45,7 @@ struct Candidate {
   std::optional<Choice> proposal; ///< being measured in this round
   /// What code that is not ours was measured at, by its knob.
   std::map<std::string, double> others;
+  std::set<std::string> onOffer; ///< names of its knobs
 };
 
 /// Whether what was measured is what was proposed: a library may not lie here,
@@ -120,6 +122,7 @@ private:
   Expected<SideBySide> compare(knapper_module *module, double seconds);
   Expected<double> compareCopies(knapper_module *tuned);
   Records recordsOf(bool proposals) const;
+  void addKnown(Records &found) const;
   void report(double gain) const;
 
   Session &session;
@@ -189,6 +192,25 @@ Records Tuner::recordsOf(bool proposals) const {
   return records;
 }
 
+/// Adds what the file held before. An older record that asks for what is no
+/// longer on offer, such as a library of --vendor, does not stay for a kernel
+/// of which something was found now.
+void Tuner::addKnown(Records &found) const {
+  Records kept;
+  for (const auto &[key, record] : known.all()) {
+    auto of = std::find_if(candidates.begin(), candidates.end(),
+                           [&](auto &c) { return c.signature == key.first; });
+    bool fits = of == candidates.end() || !found.find(key.first, key.second) ||
+                std::all_of(record.choice.begin(), record.choice.end(),
+                            [&](const auto &choice) {
+                              return of->onOffer.contains(choice.first);
+                            });
+    if (fits)
+      kept.set(record);
+  }
+  found.merge(kept);
+}
+
 Expected<SideBySide> Tuner::compare(knapper_module *module, double seconds) {
   return timeSideBySide(untuned.get(), module, tensors, seconds);
 }
@@ -229,13 +251,17 @@ Status Tuner::findCandidates(const SideBySide &sides) {
                        knob.value("others", std::vector<int64_t>()),
                        knob.value("value", int64_t(0)),
                        knob.value("alone", false)});
+    std::set<std::string> onOffer;
+    for (const tune::Knob &knob : knobs)
+      onOffer.insert(knob.name);
     candidates.push_back({signature,
                           timed->second.origin,
                           timed->second.first / total,
                           timed->second.first,
                           tune::Search(std::move(knobs)),
                           std::nullopt,
-                          {}});
+                          {},
+                          std::move(onOffer)});
   }
   return success();
 }
@@ -320,7 +346,7 @@ Status Tuner::explore() {
     measureSeconds = std::max(measureSeconds, measure.seconds());
     // Whatever happens from here on, the best so far is there.
     Records best = recordsOf(false);
-    best.merge(known);
+    addKnown(best);
     TRY(writeFile(arguments.records, best.json()));
   }
   return success();
@@ -374,7 +400,7 @@ Status Tuner::install() {
   }
   installed = kept;
   Records all = std::move(kept);
-  all.merge(known);
+  addKnown(all);
   TRY(writeFile(arguments.records, all.json()));
   ASSIGN_OR_RETURN(ModulePtr written, compile(all, arguments.output, false));
   session.progress("", 1, 1);
@@ -462,6 +488,10 @@ Status Tuner::run() {
 
 Status tuneModel(Session &session, TuneArguments &arguments) {
   ASSIGN_OR_RETURN(double budget, parseBudget(arguments.budget));
+  ASSIGN_OR_RETURN(Options options, arguments.flags.options());
+  if (options.vendorAlways)
+    return userError("it takes the libraries that tuning should measure",
+                     "--vendor-always", "give --vendor alone");
   std::filesystem::path name =
       std::filesystem::path(arguments.model).filename();
   if (arguments.output.empty())
