@@ -23,7 +23,8 @@ bool isVendorFloat(Type type) {
 class VendorEpilogue {
 public:
   VendorEpilogue(ts::KernelOp kernel, Value product, VendorCandidate &candidate)
-      : kernel(kernel), product(product), candidate(candidate) {}
+      : kernel(kernel), product(product), candidate(candidate),
+        rounds(!keepsFloat32(product)) {}
 
   /// Why no library has it; nothing where one may.
   std::string match() {
@@ -46,15 +47,22 @@ public:
           break;
         }
     if (value == product)
-      return {};
+      return rounds ? "its epilogue rounds inside" : "";
     Operation *op = value.getDefiningOp();
     return cat("no library has its epilogue: ",
                op ? op->getName().getStringRef().str() : "an operand");
   }
 
 private:
+  /// Libraries round once, at the end: whether the value is in float32, or in
+  /// the type that the kernel rounds to anyway.
+  bool keepsFloat32(Value value) {
+    Type type = ts::elementTypeOf(value);
+    return type.isF32() || type == ts::elementTypeOf(kernel.getResult(0));
+  }
+
   /// What the value is before conversions between floats and changes of shape.
-  Value keptPlaces(Value value) const {
+  Value keptPlaces(Value value) {
     while (value != product) {
       Operation *op = value.getDefiningOp();
       bool keeps = isa_and_present<ts::ReshapeOp, ts::DimCastOp>(op) ||
@@ -63,6 +71,7 @@ private:
                     isVendorFloat(ts::elementTypeOf(value)));
       if (!keeps)
         break;
+      rounds |= !keepsFloat32(value);
       value = op->getOperand(0);
     }
     return value;
@@ -70,8 +79,14 @@ private:
 
   /// Whether the value is one of the kernel's operands along the columns.
   bool takeBias(Value value) {
-    while (auto convert = value.getDefiningOp<ts::ConvertOp>())
+    // What rounds a bias, or makes floats of other numbers, no library does.
+    while (auto convert = value.getDefiningOp<ts::ConvertOp>()) {
+      Type from = ts::elementTypeOf(convert->getOperand(0)),
+           to = ts::elementTypeOf(value);
+      if (!isVendorFloat(from) || (from != to && !to.isF32()))
+        return false;
       value = convert->getOperand(0);
+    }
     auto view = fusion::stridedView(value, fusion::isReindex);
     auto base = view ? dyn_cast<BlockArgument>(view->base) : BlockArgument();
     if (!base || !isVendorFloat(ts::elementTypeOf(base)) ||
@@ -91,6 +106,7 @@ private:
   ts::KernelOp kernel;
   Value product;
   VendorCandidate &candidate;
+  bool rounds; ///< to another type than the result's, on the way to it
 };
 
 VendorOperand operandOf(const MatmulOperand &side, bool isLeft) {
@@ -239,8 +255,9 @@ Status takeVendor(UniqueKernel &unique, VendorCandidate candidate,
 }
 
 Status chooseVendor(UniqueKernel &unique, std::span<const VendorLibrary> asked,
-                    bool always, const Target &target, const TargetDesc &desc,
-                    Knobs &knobs) {
+                    const Options &options, const Target &target,
+                    const TargetDesc &desc, Knobs &knobs) {
+  bool always = options.vendorAlways;
   std::optional<VendorCandidate> taken;
   for (VendorLibrary library : target.vendorLibraries()) {
     if (!llvm::is_contained(asked, library))
@@ -250,6 +267,11 @@ Status chooseVendor(UniqueKernel &unique, std::span<const VendorLibrary> asked,
     VendorOffer &offer = unique.vendorOffers.emplace_back();
     offer.name = word;
     offer.why = match.why;
+    if (match.product && options.deterministic) {
+      offer.why = "--deterministic: its bits depend on the number of threads, "
+                  "and on its version";
+      continue;
+    }
     if (!match.product)
       continue;
     bool recorded = knobs.offerAlone(kVendorKnob + word);

@@ -30,11 +30,12 @@ struct VendorMatch {
 VendorMatch matchVendorProduct(ts::KernelOp kernel, VendorLibrary library);
 
 /// Offers the libraries of `asked` that the target has as the knobs
-/// "vendor:NAME", and takes the one that the record in `knobs`, or `always`,
-/// takes. Says in `unique.vendorOffers` what became of each.
+/// "vendor:NAME", and takes the one that the record in `knobs`, or
+/// --vendor-always, takes; none with --deterministic. Says in
+/// `unique.vendorOffers` what became of each.
 Status chooseVendor(UniqueKernel &unique, std::span<const VendorLibrary> asked,
-                    bool always, const Target &target, const TargetDesc &desc,
-                    Knobs &knobs);
+                    const Options &options, const Target &target,
+                    const TargetDesc &desc, Knobs &knobs);
 
 /// Makes the library the first choice of `unique`. The schedules behind it read
 /// constants as they lie in the model, as the library does.

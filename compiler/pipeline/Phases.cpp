@@ -108,9 +108,10 @@ Status chooseSchedules(CompileState &state) {
       unique.setSchedules(std::move(*schedules));
       TRY(chooseUserKernel(unique, state.userKernels, *state.target,
                            state.targets, knobs));
-      return chooseVendor(unique, vendors, state.options.vendorAlways,
-                          *state.target, state.targets.front(), knobs);
+      return chooseVendor(unique, vendors, state.options, *state.target,
+                          state.targets.front(), knobs);
     };
+    const SmallVector<bool> constants = unique.constants;
     TRY(choose());
     const UserKernel *user = userKernelOf(state, unique);
     bool always =
@@ -130,6 +131,8 @@ Status chooseSchedules(CompileState &state) {
       unique.userKernel.clear();
       unique.vendorOffers.clear();
       unique.vendor.reset();
+      unique.constants = constants; // which a library's choice cleared
+      unique.kernel = findKernel(*unique.module, constants);
       TRY(choose());
     }
     unique.knobs = knobs.all();

@@ -38,6 +38,39 @@ needs_onednn = pytest.mark.skipif(
 )
 HERE = {"KNAPPER_VENDOR_PATH": ONEDNN or ""}
 NOWHERE = {"KNAPPER_VENDOR_PATH": "", "LD_LIBRARY_PATH": ""}
+
+
+def systems_own() -> bool:
+    """Whether the loader finds a distribution's, which no variable hides."""
+    code = "import ctypes; ctypes.CDLL('libdnnl.so.3')"
+    return subprocess.run([sys.executable, "-c", code], env=os.environ | NOWHERE, capture_output=True).returncode == 0
+
+
+needs_absence = pytest.mark.skipif(systems_own(), reason="the system's loader finds a libdnnl.so.3 of the distribution")
+# oneDNN's functions, which compute nothing and return STATUS.
+FAKE = """
+typedef struct { int v[3]; const char *hash; unsigned cpu, gpu; } version;
+const version *dnnl_version(void) { static const version v = {{3, 6, 3}, 0, 1, 0}; return &v; }
+unsigned long dnnl_memory_desc_get_size(void *desc) { return 64; }
+int dnnl_primitive_desc_query(void *desc, int what, int index, void **result) { *result = "fake"; return 0; }
+int dnnl_primitive_execute(void) { return STATUS; }
+#define MAKES(name) int dnnl_##name(void **made) { *made = "made"; return 0; }
+#define DOES(name) int dnnl_##name(void) { return 0; }
+MAKES(engine_create) MAKES(stream_create) MAKES(memory_desc_create_with_strides) MAKES(primitive_attr_create)
+MAKES(post_ops_create) MAKES(matmul_primitive_desc_create) MAKES(primitive_create) MAKES(memory_create)
+DOES(engine_destroy) DOES(stream_destroy) DOES(memory_desc_destroy) DOES(primitive_attr_destroy)
+DOES(primitive_attr_set_scratchpad_mode) DOES(primitive_attr_set_post_ops) DOES(post_ops_destroy)
+DOES(post_ops_append_eltwise) DOES(primitive_desc_destroy) DOES(primitive_destroy) DOES(memory_destroy)
+"""
+
+
+def fake_onednn(folder: Path, status: int) -> dict[str, str]:
+    folder.mkdir()
+    build = ["clang-22", "-shared", "-fPIC", "-w", "-x", "c", "-", f"-DSTATUS={status}"]
+    subprocess.run([*build, "-o", folder / "libdnnl.so.3"], input=FAKE, text=True, check=True)
+    return {"KNAPPER_VENDOR_PATH": str(folder)}
+
+
 MODELS = {
     "plain": "g (float[rows, 96] x) => (float[rows, 160] y) { y = MatMul(x, w) }",
     "bias": "g (float[rows, 96] x) => (float[rows, 160] y) { y = Gemm(x, w, b) }",
@@ -150,6 +183,7 @@ def test_sizes_of_the_run(tool, tmp_path):
     np.testing.assert_allclose(np.load(tmp_path / "y.npy"), x[keep] @ WEIGHT, atol=1e-4)
 
 
+@needs_absence
 def test_it_is_never_needed(tool, tmp_path):
     model = write(tmp_path, MODELS["gelu"])
     tool("compile", model, "--vendor", "onednn", "--vendor-always", "-o", "m.knap")
@@ -165,6 +199,7 @@ def test_it_is_never_needed(tool, tmp_path):
     assert library["launches"] == 1
 
 
+@needs_absence
 def test_its_absence_is_logged_once(tmp_path):
     write(tmp_path, MODELS["relu"])
     code = """
@@ -195,9 +230,36 @@ def test_a_library_of_another_version(tool, tmp_path):
         (library,) = described(tool, "m.knap", env)["vendor_libraries"]
         assert not library["used"] and why in library["why"]
         tool("run", "m.knap", "--dim", "rows=3", env=env)
-    (folder / "libdnnl.so.3").write_text("no library at all")
-    (library,) = described(tool, "m.knap", env)["vendor_libraries"]
-    assert "it lies there but cannot be opened" in library["why"]
+
+
+@needs_absence
+def test_a_file_that_is_no_library(tool, tmp_path):
+    """The next folder has its turn; the first one's error is said where nothing opens. A folder below the working one is none."""
+    tool("compile", write(tmp_path, MODELS["plain"]), "--vendor", "onednn", "--vendor-always", "-o", "m.knap")
+    damaged = tmp_path / "damaged"
+    damaged.mkdir()
+    (damaged / "libdnnl.so.3").write_text("no library at all")
+    good = fake_onednn(tmp_path / "good", 0)["KNAPPER_VENDOR_PATH"]
+
+    def library(path: str) -> dict:
+        (one,) = described(tool, "m.knap", {"KNAPPER_VENDOR_PATH": path})["vendor_libraries"]
+        return one
+
+    assert "it lies there but cannot be opened" in library(str(damaged))["why"]
+    assert library(f"{damaged}:{good}")["used"]
+    assert "no libdnnl.so.3 in the folders" in library("good")["why"]
+
+
+def test_a_library_that_is_wrong(tool, tmp_path):
+    """Neither what it computes nor that it fails is a defect of ours."""
+    model = write(tmp_path, MODELS["relu"])
+    words = ("run", model, "--vendor", "onednn", "--vendor-always", "--dim", "rows=5")
+    said = tool(*words, "--verify", env=fake_onednn(tmp_path / "silent", 0), code=2)
+    assert "diverge from the float64 reference" in said
+    assert "run it without --vendor: if it agrees, the product of 'onednn' is what diverges" in said
+    assert not list(tmp_path.glob("*.kernel.mlir"))
+    said = tool(*words, env=fake_onednn(tmp_path / "failing", 5), code=2)
+    assert "a library's call failed (vendor{onednn})" in said
 
 
 def test_a_record_decides(tool, tmp_path):
@@ -221,6 +283,22 @@ def test_a_record_decides(tool, tmp_path):
     # Without the option the record asks for what is not offered.
     done = json.loads(tool("compile", model, "--records", "r.json", "-o", "stale.knap", "--json"))
     assert done["records_stale"] == 1 and done["records_used"] == 0
+    # Half a record leaves nothing behind: the kernel is that of no record.
+    record["choice"]["no_such_knob"] = 3
+    (tmp_path / "r.json").write_text(json.dumps({"knapper_tuning": 1, "records": [record]}))
+    done = json.loads(tool("compile", model, "--vendor", "onednn", "--records", "r.json", "-o", "half.knap", "--json"))
+    assert done["records_stale"] == 1 and done["records_used"] == 0
+    half = described(tool, "half.knap", HERE)
+    assert hero(half)["schedules"] == hero(about)["schedules"] and half["launches"] == about["launches"]
+
+
+def test_deterministic_takes_none(tool, tmp_path):
+    model = write(tmp_path, MODELS["plain"])
+    tool("compile", model, "--vendor", "onednn", "--vendor-always", "--deterministic", "-o", "m.knap")
+    about = described(tool, "m.knap", HERE)
+    (offer,) = hero(about)["vendor_libraries"]
+    assert not offer["taken"] and "its bits depend on the number of threads" in offer["why"]
+    assert about["vendor_libraries"] == []
 
 
 @needs_onednn
@@ -236,6 +314,7 @@ def test_tune_measures_it(tool, tmp_path):
     assert knob["name"] == "vendor:onednn" and offer["taken"] == knob["value"] <= kernel["recorded"]
 
 
+@needs_absence
 def test_tune_takes_no_absent_library(tool, tmp_path):
     model = write(tmp_path, MODELS["bias"])
     words = ("--vendor", "onednn", "--budget", "12s", "--dim", "rows=64", "--threads", "1")
@@ -244,10 +323,32 @@ def test_tune_takes_no_absent_library(tool, tmp_path):
     assert measured["measured"] >= 1 and measured["others"] == {} and "vendor:onednn" not in measured["choice"]
 
 
+def test_an_old_record_of_a_library_goes(tool, tmp_path):
+    """Where tuning without the library finds something, whatever the library once gained."""
+    model = write(tmp_path, MODELS["bias"])
+    tool("compile", model, "-o", "plain.knap")
+    signature = hero(described(tool, "plain.knap", {}))["signature"]
+    old = {"signature": signature, "target": "cpu", "choice": {"vendor:onednn": 1}, "gain": 50}
+    (tmp_path / "r.json").write_text(json.dumps({"knapper_tuning": 1, "records": [old]}))
+    words = ("--records", "r.json", "--budget", "8s", "--dim", "rows=64", "--threads", "1")
+    (measured,) = json.loads(tool("tune", model, *words, "-o", "t.knap", "--json"))["kernels"]
+    (record,) = json.loads((tmp_path / "r.json").read_text())["records"]
+    assert record["choice"] == (measured["choice"] or {"vendor:onednn": 1})
+
+
+def test_tuning_measures_by_itself(tool, tmp_path):
+    model = write(tmp_path, MODELS["plain"])
+    said = tool("tune", model, "--vendor", "onednn", "--vendor-always", "--budget", "2s", "--dim", "rows=4", code=1)
+    assert "give --vendor alone" in said
+
+
 REFUSED = {
     "no_product": ("g (float[rows, 96] x) => (float[rows] y) <int64[1] a = {1}> { y = ReduceSum <keepdims = 0> (x, a) }", "it is no product of two matrices"),
     "epilogue": ("g (float[rows, 96] x) => (float[rows, 160] y) { a = MatMul(x, w)  y = Tanh(a) }", "no library has its epilogue: ts.tanh"),
     "residual": ("g (float[rows, 96] x, float[rows, 160] r) => (float[rows, 160] y) { a = MatMul(x, w)  y = Add(a, r) }", "no library has its epilogue: ts.add"),
+    "rounds": ("g (float[rows, 96] x) => (float[rows, 160] y) { a = MatMul(x, w)  c = Cast <to = 10> (a)  d = Cast <to = 1> (c)  y = Relu(d) }", "its epilogue rounds inside"),
+    "bias_rounds": ("g (float[1, 96] x, float[1, 160] v) => (float[1, 160] y) { a = MatMul(x, w)  c = Cast <to = 10> (v)  d = Cast <to = 1> (c)  y = Add(a, d) }", "no library has its epilogue: ts.add"),
+    "bias_of_integers": ("g (float[1, 96] x, float[1, 160] v) => (float[1, 160] y) { a = MatMul(x, w)  c = Cast <to = 6> (v)  d = Cast <to = 1> (c)  y = Add(a, d) }", "no library has its epilogue: ts.add"),
     "integers": ("g (int32[rows, 96] x, int32[96, 8] k) => (int32[rows, 8] y) { y = MatMul(x, k) }", "of floats"),
 }  # fmt: skip
 
