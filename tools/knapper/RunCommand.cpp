@@ -115,9 +115,8 @@ Expected<std::string> writeReproducer(const std::string &model,
          ", which repeat it: knapper run --verify " + program + " -i " + data;
 }
 
-/// The name in a choice "KIND{NAME}" of the launch at `origin`: of the kernel
-/// of
-/// --kernels ("user"), of the library ("vendor"); "" if none.
+/// NAME of a choice "KIND{NAME}" of the launch at `origin`: the kernel of
+/// --kernels ("user"), the library ("vendor"); "" if none.
 Expected<std::string> foreignCodeAt(knapper_module *module,
                                     const std::string &origin,
                                     const char *kind) {
