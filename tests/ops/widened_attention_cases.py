@@ -78,6 +78,19 @@ for dtype in ["bf16", "f16"]:
              f"  %t = ts.transpose %a [0, 2, 1, 3] : {w}\n  %r = ts.reshape %t : {T('f32', 'b', 's', 3, 64)} to {o}", o,
              [dict(b=1, s=1), dict(b=2, s=67), dict(b=1, s=200)], lambda x, at=at: heads(x, at), "relative 5e-6")
 
+# One key takes half of the weight, 8,192 others e^-9 of it each: what these are off by adds up.
+# (So do the roundings of running sums in float32, 9e-6 on CPUs.)
+for dtype in ["bf16", "f16"]:
+    q, k, n, w, u = T(dtype, 1, 2, 64, 64), T(dtype, 1, 2, 8193, 64), T("i64", 1, 1, 64, 8193), T("f32", 1, 2, 64, 64), T("f32", 1, 2, 8193, 64)
+    m, c = T("f32", 1, 1, 64, 8193), T("i1", 1, 1, 64, 8193)
+    case(f"attention widened sink {dtype}", [In("q", q), In("k", k), In("v", k, "positive")],
+         f"%a = ts.convert %q : {q} to {w}\n  %b = ts.convert %k : {k} to {u}\n  %d = ts.convert %v : {k} to {u}\n"
+         f"  %i = ts.iota 3 : {n}\n  %z = ts.constant dense<0> : tensor<i64>\n  %o = ts.broadcast %z [] : tensor<i64> to {n}\n"
+         f"  %s = ts.compare eq %i, %o : {n}\n  %e = ts.constant dense<0.0> : tensor<f32>\n  %f = ts.broadcast %e [] : tensor<f32> to {m}\n"
+         f"  %g = ts.constant dense<-9.0> : tensor<f32>\n  %h = ts.broadcast %g [] : tensor<f32> to {m}\n  %m = ts.select %s, %f, %h : {c}, {m}\n"
+         f"  %r = ts.attention %a, %b, %d mask %m : {m} scale 0.00000001 {{}} : {w}, {u}, {u}", w, [{}],
+         lambda q, k, v: np_attention(q, k, v, np_().where(np_().arange(8193) == 0, 0.0, -9.0)[None, None, None], scale=1e-8), "relative 2e-5")
+
 # Of two types: each is read as it lies.
 q, k = T("bf16", "b", 2, "s", 64), T("f16", "b", 2, "t", 64)
 w, u = T("f32", "b", 2, "s", 64), T("f32", "b", 2, "t", 64)

@@ -2,11 +2,12 @@
 // are read as the 16-bit elements that they are, and the result is f32.
 //
 // Products of 16-bit elements are exact in f32. Weights are the sum of 16-bit
-// terms, three of bf16 (24 bits) or two of f16 (the weight is at most 1, the
-// error 2^-25), each of which is multiplied with the values. Tensor cores cut
-// off what they add instead of rounding it: the terms of a block of keys are
-// added from the smallest ones on, from zero, and the block to the others by an
-// FMA.
+// terms, three of bf16 (24 bits) or two of f16, each of which is multiplied
+// with the values. Weights are at most 1; f16 ends at 2^-24, so they and their
+// sums with the values are held 2^14 times as large until the result is stored:
+// two terms are off by 2^-23 of the weight, or by 2^-39. Tensor cores cut off
+// what they add instead of rounding it: the terms of a block of keys are added
+// from the smallest ones on, from zero, and the block to the others by an FMA.
 //
 // Heads of more than 128 elements would take more registers than there are: the
 // two consumers then have the same 64 rows, and half of the columns each.
@@ -19,6 +20,9 @@
 #include "mlir/IR/Matchers.h"
 
 using namespace mlir;
+
+/// What f16 terms are larger than weights by.
+static constexpr double kWeightScale = 0x1p14;
 
 namespace knapper::lower {
 
@@ -58,6 +62,9 @@ SmallVector<Carried, 3> FlashRecipe::termsOf(const Carried &weights) {
   };
   for (unsigned i = 0; i < weights.size(); i += 2) {
     llvm::Value *rest[2] = {weights[i], weights[i + 1]};
+    if (!bf16)
+      for (llvm::Value *&weight : rest)
+        weight = b.CreateFMul(weight, g.number(kWeightScale));
     for (Carried &term : terms) {
       llvm::Value *word = ptx.pack(rest[0], rest[1], bf16);
       term.push_back(word);
@@ -143,6 +150,9 @@ void FlashRecipe::computeFloat32(const Work &work, llvm::Value *buffer,
   when(leads, [&] { ptx.arrive(g.barrierAt(kQueriesEmpty, buffer)); });
   llvm::Value *inverse[2];
   inverses(state.soft, inverse);
+  if (!bf16)
+    for (llvm::Value *&each : inverse)
+      each = b.CreateFMul(each, g.number(1 / kWeightScale));
   storeFloat32(work, state.sums, inverse);
   at = state.at;
 }
