@@ -76,14 +76,20 @@ LogicalResult convertFloats(func::FuncOp function, const CompileState &state) {
   return mlir::success();
 }
 
+LogicalResult splitLargePools(func::FuncOp function,
+                              const CompileState &state) {
+  const std::string &dtype = state.options.dtype;
+  // Threads read windows of one channel as fast as those of several.
+  if (!state.targets.front().simt)
+    splitPools(function, /*maximaOnly=*/dtype == "bf16" || dtype == "f16");
+  return mlir::success();
+}
+
 LogicalResult arrangeChannels(func::FuncOp function,
                               const CompileState &state) {
-  // Threads read windows of one channel as fast as those of several.
   bool threads = state.targets.front().simt;
-  if (!threads) {
+  if (!threads)
     splitConvPhases(function, phasesPreferPlanes);
-    splitPools(function);
-  }
   return useChannelsLast(function, /*onlyMixing=*/threads,
                          /*keepPlanes=*/!threads);
 }
@@ -121,6 +127,7 @@ constexpr Pass passes[] = {
     {"find-composites", onEach<plain<findComposites>>, true},
     {"merge-numbers", onEach<plain<mergeNumbers>>, true},
     {"fold-conv", onEach<foldConvs>, true},
+    {"split-pools", onEach<splitLargePools>, true},
     {"layout", onEach<arrangeChannels>, true},
     {"matrix-dots", onEach<plain<makeMatrixDots>>, true},
     {"merge-dots", onEach<plain<merge>>, true},

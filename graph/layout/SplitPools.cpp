@@ -59,10 +59,10 @@ static void split(PoolOp op) {
   op.erase();
 }
 
-void knapper::splitPools(func::FuncOp function) {
+void knapper::splitPools(func::FuncOp function, bool maximaOnly) {
   SmallVector<PoolOp> found;
   function.walk([&](PoolOp op) {
-    if (isWorthIt(op))
+    if ((op.getKind() == PoolKind::max || !maximaOnly) && isWorthIt(op))
       found.push_back(op);
   });
   llvm::for_each(found, split);
