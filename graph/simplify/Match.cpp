@@ -25,6 +25,15 @@ static std::optional<double> splatOfConstant(ConstantOp constant) {
   return static_cast<double>(value.getSExtValue());
 }
 
+/// As elements of `type` hold it.
+static double rounded(double number, FloatType type) {
+  APFloat value(number);
+  bool inexact;
+  value.convert(type.getFloatSemantics(), APFloat::rmNearestTiesToEven,
+                &inexact);
+  return value.convertToDouble();
+}
+
 std::optional<double> knapper::splatOf(Value value) {
   while (Operation *op = value.getDefiningOp()) {
     if (auto constant = dyn_cast<ConstantOp>(op))
@@ -37,9 +46,10 @@ std::optional<double> knapper::splatOf(Value value) {
         return std::nullopt;
       if (to.isInteger(1))
         return *number != 0;
-      if (isa<IntegerType>(to) || isStorage(to))
+      auto floating = dyn_cast<FloatType>(to);
+      if (!floating || isStorage(to))
         return std::nullopt;
-      return number;
+      return rounded(*number, floating);
     }
     if (!isa<BroadcastOp, ReshapeOp, TransposeOp, SliceOp>(op))
       return std::nullopt;

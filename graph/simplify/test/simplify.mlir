@@ -286,3 +286,27 @@ func.func @compared_choice(%c: tensor<4x5xi1>) -> (tensor<4x5xi1>, tensor<4x5xi1
   %3 = ts.compare gt %s, %o : tensor<4x5xf32>
   return %0, %1, %2, %3 : tensor<4x5xi1>, tensor<4x5xi1>, tensor<4x5xi1>, tensor<4x5xi1>
 }
+
+// A converted number is the one that the result's type holds.
+// CHECK-LABEL: @compared_rounded
+// CHECK: return %arg0, %arg0
+func.func @compared_rounded(%c: tensor<4x5xi1>) -> (tensor<4x5xi1>, tensor<4x5xi1>) {
+  %wide = ts.constant dense<0.1> : tensor<f64>
+  %tenth = ts.constant dense<0.1> : tensor<f32>
+  %half = ts.constant dense<0.1> : tensor<f16>
+  %w = ts.convert %wide : tensor<f64> to tensor<f32>
+  %h = ts.convert %tenth : tensor<f32> to tensor<f16>
+  %zero = ts.constant dense<0.0> : tensor<f32>
+  %none = ts.constant dense<0.0> : tensor<f16>
+  %a = ts.broadcast %w [] : tensor<f32> to tensor<4x5xf32>
+  %b = ts.broadcast %tenth [] : tensor<f32> to tensor<4x5xf32>
+  %z = ts.broadcast %zero [] : tensor<f32> to tensor<4x5xf32>
+  %d = ts.broadcast %h [] : tensor<f16> to tensor<4x5xf16>
+  %e = ts.broadcast %half [] : tensor<f16> to tensor<4x5xf16>
+  %n = ts.broadcast %none [] : tensor<f16> to tensor<4x5xf16>
+  %s = ts.select %c, %a, %z : tensor<4x5xi1>, tensor<4x5xf32>
+  %t = ts.select %c, %d, %n : tensor<4x5xi1>, tensor<4x5xf16>
+  %0 = ts.compare eq %s, %b : tensor<4x5xf32>
+  %1 = ts.compare eq %t, %e : tensor<4x5xf16>
+  return %0, %1 : tensor<4x5xi1>, tensor<4x5xi1>
+}
