@@ -2,6 +2,7 @@
 
 #include "codegen/math/Math.h"
 #include "codegen/schedule/core/ShallowProduct.h"
+#include "graph/simplify/Match.h"
 #include "ir/tensor/SymbolicValue.h"
 #include "ir/tile/GridOps.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -251,7 +252,7 @@ Value ElementEmitter::larger(Value a, Value v) {
 /// and conversions one behind the other make of them.
 static bool isRoundedToHalf(Value tensor, unsigned most = 3) {
   Type element = ts::elementTypeOf(tensor);
-  if (element.getIntOrFloatBitWidth() == 16)
+  if (element.isF16() || element.isBF16())
     return true;
   return most > 0 && element.isF32() && !tensor.use_empty() &&
          llvm::all_of(tensor.getUsers(), [&](Operation *user) {
@@ -262,12 +263,16 @@ static bool isRoundedToHalf(Value tensor, unsigned most = 3) {
 }
 
 /// Whether a quotient is read by functions alone that a rounding more does not
-/// move to another value of 16 bits: a score over its cap.
+/// move to another value of 16 bits: a score over its cap. The cap is a number
+/// whose reciprocal is neither infinite nor flushed: 0 over a denormal stays 0.
 static bool feedsSaturation(ts::DivOp divide) {
-  return llvm::all_of(divide->getUsers(), [](Operation *user) {
-    return isa<ts::TanhOp, ts::SigmoidOp>(user) &&
-           isRoundedToHalf(user->getResult(0));
-  });
+  constexpr double least = 0x1p-126;
+  double by = std::abs(splatOf(divide->getOperand(1)).value_or(0));
+  return by >= least && by <= 1 / least &&
+         llvm::all_of(divide->getUsers(), [](Operation *user) {
+           return isa<ts::TanhOp, ts::SigmoidOp>(user) &&
+                  isRoundedToHalf(user->getResult(0));
+         });
 }
 
 Value ElementEmitter::compute(Value tensor, const Coord &coord) {

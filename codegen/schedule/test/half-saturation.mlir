@@ -31,3 +31,25 @@ func.func @floor(%x: tensor<64x1000xbf16>) -> tensor<64x1000xbf16> {
   %1 = ts.floor %0 : tensor<64x1000xbf16>
   return %1 : tensor<64x1000xbf16>
 }
+
+// Reciprocals of divisors that are no number, or a denormal, may be infinite.
+// CHECK-LABEL: tile.func @kernel2_0
+// CHECK: arith.divf
+// CHECK-NOT: arcp
+// CHECK: tile.store
+func.func @divisors(%x: tensor<64x1000xbf16>, %c: tensor<64x1000xbf16>) -> tensor<64x1000xbf16> {
+  %0 = ts.div %x, %c : tensor<64x1000xbf16>
+  %1 = ts.tanh %0 : tensor<64x1000xbf16>
+  return %1 : tensor<64x1000xbf16>
+}
+
+// CHECK-LABEL: tile.func @kernel3_0
+// CHECK: arith.divf
+// CHECK-NOT: arcp
+// CHECK: tile.store
+func.func @denormal(%x: tensor<64x1000xbf16>) -> tensor<64x1000xbf16> {
+  %c = ts.constant dense<1.000000e-39> : tensor<64x1000xbf16>
+  %0 = ts.div %x, %c : tensor<64x1000xbf16>
+  %1 = ts.tanh %0 : tensor<64x1000xbf16>
+  return %1 : tensor<64x1000xbf16>
+}
