@@ -6,8 +6,11 @@ using namespace knapper::ts;
 
 /// More fill a register as they are.
 static constexpr int64_t mostFeatures = 8, mostPhases = 36;
-/// Of what one output row reads.
+/// Of what one output row reads: a quarter of 1 MiB of L2, of which targets may
+/// have less or more. Blocks have a row at least (CpuPlaneConv.cpp).
 static constexpr int64_t mostRowBytes = 256 << 10;
+/// A window row is not a loop in the generated code.
+static constexpr int64_t widestWindow = 32;
 
 static bool allOnes(ArrayRef<int64_t> numbers) {
   return llvm::all_of(numbers, [](int64_t n) { return n == 1; });
@@ -47,7 +50,7 @@ std::optional<PlaneConv> knapper::planeConvOf(ConvOp op) {
 
 bool knapper::prefersPlanes(ConvOp op) {
   std::optional<PlaneConv> p = planeConvOf(op);
-  if (!p || (p->kh == 1 && p->kw == 1))
+  if (!p || (p->kh == 1 && p->kw == 1) || p->kw > widestWindow)
     return false;
   // What phases of a transposed one have become features has more of them.
   bool few = p->features <= mostFeatures ||

@@ -425,6 +425,20 @@ for dtype in ["f32", "bf16"]:
     conv("planes of phases", dtype, t("n", 6, 9, 33), t(18, 6, 2, 2), t("n", 18, 10, 34), [1, 1], None, [1, 1], [1, 1], sizes=N)
     conv("planes of any height", dtype, t(2, 3, "h", 21), t(5, 3, 3, 3), t(2, 5, "h", 21), [1, 1], None, [1, 1], [1, 1],
          sizes=[dict(h=0), dict(h=1), dict(h=29)])
+    # A producer in front, bias and ReLU behind; infinities reach the windows that read them.
+    x, w, y, g, c = t("n", 7, 37, 41), t(3, 7, 3, 3), t("n", 3, 37, 41), t(3), T("i1", "n", 7, 37, 41)
+    taps = f"strides [1, 1] dilations [1, 1] input_dilations [1, 1] low [#ts.dim<1>, #ts.dim<1>] high [#ts.dim<1>, #ts.dim<1>] : {x}, {w}"
+    planes = lambda x, w: np_conv(x, w, [1, 1], [1, 1], [1, 1], [1, 1], [1, 1])
+    case(f"conv planes between others {dtype}", [In("x", x), In("w", w), In("b", g)],
+         f"%p = ts.neg %x : {x}\n  %c = ts.conv %p, %w {taps}\n  %d = ts.broadcast %b [1] : {g} to {y}\n"
+         f"  %e = ts.add %c, %d : {y}\n  %z = ts.constant dense<0.0> : tensor<{dtype}>\n  %f = ts.broadcast %z [] : tensor<{dtype}> to {y}\n"
+         f"  %r = ts.max %e, %f : {y}", y, N,
+         lambda x, w, b: np_().maximum(planes(-x, w) + b.astype("f8")[:, None, None], 0), PRODUCT[dtype])
+    case(f"conv planes infinite {dtype}", [In("x", x), In("w", w)],
+         f"%l = ts.constant dense<2.5> : tensor<{dtype}>\n  %m = ts.broadcast %l [] : tensor<{dtype}> to {x}\n"
+         f"  %h = ts.constant dense<{'0x7F800000' if dtype == 'f32' else '0x7F80'}> : tensor<{dtype}>\n  %i = ts.broadcast %h [] : tensor<{dtype}> to {x}\n"
+         f"  %g = ts.compare gt %x, %m : {x}\n  %p = ts.select %g, %i, %x : {c}, {x}\n  %r = ts.conv %p, %w {taps}", y, N,
+         lambda x, w: planes(np_().where(x > 2.5, np_().inf, x.astype("f8")), w), PRODUCT[dtype])
     conv("1d", dtype, t("n", 6, "l"), t(10, 6, 3), t("n", 10, "l"), [1], None, [1], [1],
          sizes=[dict(n=1, l=1), dict(n=2, l=17), dict(n=3, l=64)])
     conv("3d", dtype, t("n", 2, 5, 6, 7), t(3, 2, 2, 2, 2), t("n", 3, 4, 5, 6), [1, 1, 1], sizes=N)

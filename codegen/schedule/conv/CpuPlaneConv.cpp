@@ -90,27 +90,26 @@ private:
   int64_t features;  ///< that a run computes together
   int64_t registers; ///< of pixels of a run
 
-  Value image, firstRow, count; ///< of the block: output rows
-  Value planes, results;        ///< scratch
+  Value image, firstRow, count;     ///< of the block: output rows
+  Value planes, results;            ///< scratch
+  LogicalResult status = success(); ///< of what loops have made
 };
 
 void PlaneConvBuilder::zeros(Value at, Value count) {
   Value zero = e.splat(b.getF32Type(), lanes, 0);
-  LogicalResult never = success();
   forLanes(
       e, e.constant(0), count, lanes, false, {},
       [&](Value i, Value valid, ValueRange) -> FailureOr<SmallVector<Value>> {
         tile::StoreOp::create(b, loc, zero, planes, e.add(at, i), valid);
         return SmallVector<Value>();
       },
-      never);
+      status);
 }
 
 void PlaneConvBuilder::copyRow(Value channel, Value from, Value at) {
   zeros(at, e.constant(p.lowW));
   Value begin = e.add(at, e.constant(p.lowW));
   int64_t wide = 4 * lanes;
-  LogicalResult never = success();
   forLanes(
       e, e.constant(0), e.constant(p.width), wide, p.width % wide == 0, {},
       [&](Value i, Value valid, ValueRange) -> FailureOr<SmallVector<Value>> {
@@ -125,7 +124,7 @@ void PlaneConvBuilder::copyRow(Value channel, Value from, Value at) {
                               e.add(begin, i), valid);
         return SmallVector<Value>();
       },
-      never);
+      status);
   int64_t right = p.paddedWidth() - p.lowW - p.width;
   zeros(e.add(begin, e.constant(p.width)), e.constant(right));
 }
@@ -134,7 +133,6 @@ void PlaneConvBuilder::copyRows() {
   Dim height = ts::dimOf(p.op.getInput(), 2);
   Value needed = e.add(count, e.constant((p.kh - 1) * p.dh));
   Value top = e.sub(firstRow, e.constant(p.lowH));
-  LogicalResult never = success();
   auto copyOne = [&](Value channel, Value r) {
     Value from = e.add(top, r);
     Value row = e.add(e.mul(channel, e.constant(p.paddedRows(rows))), r);
@@ -157,10 +155,10 @@ void PlaneConvBuilder::copyRows() {
               copyOne(channel, r);
               return SmallVector<Value>();
             },
-            never);
+            status);
         return SmallVector<Value>();
       },
-      never);
+      status);
 }
 
 SmallVector<Value> PlaneConvBuilder::addTaps(ValueRange carried, Value pixel,
@@ -181,7 +179,12 @@ SmallVector<Value> PlaneConvBuilder::addTaps(ValueRange carried, Value pixel,
         Coord coord;
         coord.dims = {
             {e.add(feature, e.constant(f))}, {channel}, {i}, {e.constant(j)}};
-        Value weight = e.widen(e.emit(p.op.getFilter(), coord), lanes);
+        Value weight = e.emit(p.op.getFilter(), coord);
+        if (!weight) {
+          status = failure();
+          return;
+        }
+        weight = e.widen(weight, lanes);
         for (int64_t r = 0; r < registers; ++r) {
           Value &sum = acc[f * registers + r];
           sum = vector::FMAOp::create(b, loc, pixels[r], weight, sum);
@@ -204,7 +207,6 @@ void PlaneConvBuilder::sums(Value pixel, Value feature) {
   bool unrolled = p.kh * p.kw * features * registers <= mostSteps;
   SmallVector<Value> begin(features * registers,
                            e.splat(b.getF32Type(), lanes, 0));
-  LogicalResult never = success();
   SmallVector<Value> made = forEach(
       e, e.constant(0), e.constant(p.channels), begin,
       [&](Value channel, ValueRange carried) -> FailureOr<SmallVector<Value>> {
@@ -215,9 +217,9 @@ void PlaneConvBuilder::sums(Value pixel, Value feature) {
             [&](Value i, ValueRange inner) -> FailureOr<SmallVector<Value>> {
               return addTaps(inner, pixel, feature, channel, i);
             },
-            never);
+            status);
       },
-      never);
+      status);
   for (int64_t f = 0; f < features; ++f) {
     Value at = e.mul(e.add(feature, e.constant(f)),
                      e.constant(sumsOfFeature(p, rows)));
@@ -266,7 +268,6 @@ LogicalResult PlaneConvBuilder::build() {
   results =
       tile::ScratchOp::create(b, loc, buffer, e.constant(planesBytes(p, rows)));
   copyRows();
-  LogicalResult never = success();
   Value pixels = e.mul(count, e.constant(p.paddedWidth()));
   forEach(
       e, e.constant(0), pixels, {},
@@ -280,11 +281,11 @@ LogicalResult PlaneConvBuilder::build() {
                                 e.constant(p.features - features)));
               return SmallVector<Value>();
             },
-            never);
+            status);
         return SmallVector<Value>();
       },
-      never, registers *lanes);
-  return store();
+      status, registers *lanes);
+  return failed(status) ? failure() : store();
 }
 
 std::optional<PlaneConv> convOf(ts::KernelOp kernel) {
