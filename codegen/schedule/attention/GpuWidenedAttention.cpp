@@ -1,6 +1,7 @@
 #include "codegen/schedule/attention/GpuWidenedAttention.h"
 
 #include "graph/fusion/Views.h"
+#include "graph/simplify/Match.h"
 #include "ir/tensor/Dialect.h"
 
 using namespace mlir;
@@ -13,6 +14,8 @@ namespace {
 /// from the operand to what lies in memory are appended to `chain`.
 ts::ConvertOp wideningOf(Value operand, SmallVectorImpl<Operation *> &chain) {
   ts::ConvertOp widening;
+  if (isPackedConstant(operand)) // stored wide
+    return {};
   while (Operation *op = operand.getDefiningOp()) {
     if (isa<ts::ConstantOp, ts::WeightOp>(op))
       return {};
@@ -35,8 +38,12 @@ void readWidened(ts::AttentionOp op) {
   SmallVector<Operation *> chains[3];
   SmallVector<Type> from;
   for (unsigned i = 0; i < 3; ++i) {
-    ts::ConvertOp widening = wideningOf(op->getOperand(i), chains[i]);
-    if (!widening)
+    Value operand = op->getOperand(i);
+    ts::ConvertOp widening = wideningOf(operand, chains[i]);
+    // Fusion takes in what has strides (Rules.cpp).
+    if (!widening || !fusion::isStrided(operand, [&](Operation *each) {
+          return llvm::is_contained(chains[i], each);
+        }))
       return;
     from.push_back(ts::elementTypeOf(widening.getInput()));
   }
