@@ -60,6 +60,7 @@ std::optional<Clusters::Id> Clusters::of(Operation *op) const {
 }
 
 void Clusters::readEdges() {
+  standsBetween.clear();
   below.assign(members.size(), {});
   above.assign(members.size(), {});
   for (unsigned node = 0; node < nodes.size(); ++node)

@@ -19,7 +19,8 @@ Dim productOperations(Operation *op) {
   return hero ? hero.productFlops() : Dim::constant(op->getContext(), 0);
 }
 
-/// An element that is loaded by itself, as operations.
+/// An element that is loaded by itself, as operations: a CPU's figure, taken
+/// for GPUs too.
 constexpr int64_t scatteredLoad = 8;
 
 /// Operations a result element costs; an estimate for composites.
@@ -168,6 +169,8 @@ private:
   /// One of which runs of the result share an element each, `factor` an
   /// element: a scalar takes an instruction, as a register of elements does.
   void readShared(Value operand, double factor) {
+    // Of f32 in the widest registers. The Machine does not say how many there
+    // are: narrower ones, and threads of GPUs, are charged more than they pay.
     constexpr double lanes = 16;
     read(operand, factor);
     needs[operand].evaluated.apart +=
