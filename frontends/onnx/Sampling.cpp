@@ -471,6 +471,8 @@ LogicalResult importRoiAlign(Node &n) {
     return n.broadcastAt(value, {0, 1, 2, 3, 4}, all);
   };
   Tap row = roiTaps(n, rows, x[2]), column = roiTaps(n, columns, x[3]);
+  if (!row.index || !column.index)
+    return failure();
   Value base = n.mul(n.convert(n.castDims(n[2], {regions}), i64),
                      n.sizeScalar(x[2] * x[3], i64));
   Value line = n.add(n.mul(row.index, n.sizeScalar(x[3], i64)),
