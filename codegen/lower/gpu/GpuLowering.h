@@ -226,8 +226,7 @@ private:
                                            llvm::Value *row,
                                            llvm::Value *column);
 
-  //===-- Packed integers (nvidia/sm80/PackedMatmul.cpp)
-  //-------------------===//
+  //===-- Packed integers (nvidia/sm80/PackedMatmul.cpp) ------------------===//
   mlir::LogicalResult packedMatmulLayout(tile::PackedMatmulOp op);
   mlir::LogicalResult packedMatmul(tile::PackedMatmulOp op);
 

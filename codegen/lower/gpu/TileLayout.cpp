@@ -31,8 +31,8 @@ LogicalResult GpuLowering::threadLayout(tile::FuncOp func) {
     return WalkResult::advance();
   });
   width = std::max(width, 1u);
-  constexpr unsigned threadsOfSm = 512;
-  ctasPerSm = wanted.ctasPerSm ? wanted.ctasPerSm : threadsOfSm / kLeastBlock;
+  constexpr unsigned heldThreads = 512;
+  ctasPerSm = wanted.ctasPerSm ? wanted.ctasPerSm : heldThreads / kLeastBlock;
   return failure(sizes.wasInterrupted());
 }
 
@@ -109,7 +109,8 @@ LogicalResult GpuLowering::clusterLayout(tile::FuncOp func) {
   return success();
 }
 
-/// What the schedule says, but no more than registers for it.
+/// What the schedule says, but no more than registers for it. Packed programs:
+/// as many as fill an SM, whatever it says.
 void GpuLowering::boundCtas(tile::FuncOp func) {
   unsigned threadsOfCta = threads * programs;
   ctasPerSm = wanted.ctasPerSm;

@@ -85,8 +85,8 @@ LogicalResult chooseGpuTopK(ts::KernelOp kernel, const TargetDesc &target,
            *elements >= 2 * clusterSize * lanes * tiles)
       clusterSize *= 2;
   // CTAs that wait for their lists have others beside them.
-  constexpr int64_t leastCtas = 2, threadsOfSm = 640;
-  int64_t ctasPerSm = std::max(leastCtas, threadsOfSm / threads);
+  constexpr int64_t leastCtas = 2, heldThreads = 640;
+  int64_t ctasPerSm = std::max(leastCtas, heldThreads / threads);
   schedule.parameters = config::print(config::TopKGpuConfig{
       {lanes, threads, width}, tiles, places, clusterSize, ctasPerSm});
   schedule.grid = lines * clusterSize;

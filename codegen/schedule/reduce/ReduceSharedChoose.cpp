@@ -256,8 +256,8 @@ void shareColumnsInBlock(ts::KernelOp kernel, const Space &space,
   config.columnThreads = best->columnThreads;
   config.tiles = best->tiles;
   // Each element has an index, and threads of a column meet in shared memory.
-  constexpr int64_t threadsOfSm = 512;
-  config.ctasPerSm = std::max<int64_t>(1, threadsOfSm / best->threads);
+  constexpr int64_t heldThreads = 512;
+  config.ctasPerSm = std::max<int64_t>(1, heldThreads / best->threads);
   grid = (outer * int64_t(llvm::divideCeil(dims->beside, best->columns)))
              .ceilDiv(one * best->tiles);
 }
