@@ -158,14 +158,15 @@ static LogicalResult importProduct(HloNode &n, const HloRow &row) {
   return n.out(hloJoin(n, {re, im}));
 }
 
-/// Whether regions only add: then planes do not meet.
+/// Whether each region is one add, or of a scatter a subtraction or nothing:
+/// then planes do not meet, and no row puts the region's ops in place.
 static bool addsOnly(Operation *op) {
-  for (Region &region : op->getRegions())
-    for (Block &block : region)
-      for (Operation &inner : block)
-        if (StringRef name = hloName(&inner);
-            name != "add" && name != "subtract" && name != "return")
-          return false;
+  bool scatters = hloName(op) == "scatter";
+  for (unsigned i = 0; i < op->getNumRegions(); ++i)
+    if (!op->getRegion(i).empty() &&
+        hloCombiner(op, i) != ts::ReduceKind::add &&
+        !(scatters && (hloReplaces(op, i) || hloSubtracts(op, i))))
+      return false;
   return true;
 }
 

@@ -12,6 +12,11 @@ using ts::Dim;
 
 /// Puts a function's ops in place of the call.
 LogicalResult inlined(HloNode &n, StringRef callee) {
+  if (n.frame.lift)
+    for (Type type : n.op->getOperandTypes())
+      if (auto tensor = dyn_cast<RankedTensorType>(type);
+          tensor && tensor.getRank() != 0)
+        return n.unsupported("a tensor given to a function of elements");
   Expected<SmallVector<Value>> results = n.importer.call(callee, n.operands, n);
   if (!results) {
     n.error = results.takeError();

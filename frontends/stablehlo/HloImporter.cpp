@@ -196,6 +196,9 @@ Status HloImporter::importOp(Operation &op, HloFrame &frame) {
         row ? "" : "sizes that only a call knows (export with fixed ones)";
     alignHloOperands(n);
   }
+  if (elastic && complex)
+    problem = "complex numbers of sizes that only a call knows (export with "
+              "fixed ones)";
   if (frame.lift && row && !isLiftable(kind))
     row = nullptr;
   LogicalResult built = failure();

@@ -315,6 +315,14 @@ std::optional<SmallVector<Value>> hloApply(HloNode &n, unsigned region,
                       " arguments and one block");
     return std::nullopt;
   }
+  // Results stand for the first arguments: planes are put in front of both or
+  // of none.
+  for (auto [given, taken] :
+       llvm::zip(block->back().getOperandTypes(), block->getArgumentTypes()))
+    if (isHloComplex(given) != isHloComplex(taken)) {
+      (void)n.damaged("a region gives another type than it takes");
+      return std::nullopt;
+    }
   HloFrame frame;
   frame.parent = &n.frame;
   frame.body = n.frame.body;

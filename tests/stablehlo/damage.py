@@ -1,4 +1,4 @@
-"""A campaign of damaged programs: bytecode and text of four functions, one of them for
+"""A campaign of damaged programs: bytecode and text of five functions, one of them for
 four devices, damaged each in so many ways and compiled up to the import.
 
     python tests/stablehlo/damage.py [--first SEED] [--count N]
@@ -48,6 +48,15 @@ def complexes(z):
     return lax.reduce(z, np.complex64(-1), larger, (1,)), z.prod(0)
 
 
+def mixed_region(z, x):
+    """A region that takes and gives complex and real numbers, and a window of real ones."""
+    def both(a, b):
+        return a[0] * b[0] + lax.complex(b[1], a[1]), a[1] + abs(b[0])
+
+    taken = lax.reduce((z, x), (np.complex64(1), np.float32(0)), both, (1,))
+    return taken, lax.reduce_window(x, np.float32(0), lambda a, b: a + lax.complex(a, b).imag, (1, 5), (1, 1), ((0, 0), (4, 0)))
+
+
 FOR_DEVICES = """
 import jax, jax.export, sys, numpy as np
 from jax import lax
@@ -78,6 +87,7 @@ def write_programs(folder: Path) -> None:
     for name, exported in (
         ("mixed", program(function, X, i)),
         ("complexes", program(complexes, X.astype(np.complex64))),
+        ("regions", program(mixed_region, X.astype(np.complex64), X)),
         ("convolved", program(jax.grad(lambda x, w: convolved(x, w).sum()), x, w)),
     ):
         (folder / name).write_bytes(exported.mlir_module_serialized)
@@ -104,7 +114,7 @@ def batch(folder: Path, first: int, count: int) -> tuple[int, str]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--count", type=int, default=20_000, help="of each of the seven programs")
+    parser.add_argument("--count", type=int, default=20_000, help="of each of the nine programs")
     arguments = parser.parse_args()
     broken, ran = 0, 0
     with tempfile.TemporaryDirectory() as name:

@@ -84,6 +84,97 @@ def test_what_is_wrong(line, message):
         knapper.compile(PROGRAM.format(line).encode(), cache=False)
 
 
+C, F = "tensor<complex<f32>>", "tensor<f32>"
+GIVES_REAL = f"""module {{
+  func.func public @main(%x: tensor<3x4xcomplex<f32>>, %i: {C}) -> tensor<3xcomplex<f32>> {{
+    %y = "stablehlo.reduce"(%x, %i) <{{dimensions = array<i64: 1>}}> ({{
+    ^bb0(%a: {C}, %b: {C}):
+      %r = "stablehlo.real"(%a) : ({C}) -> {F}
+      "stablehlo.return"(%r) : ({F}) -> ()
+    }}) : (tensor<3x4xcomplex<f32>>, {C}) -> tensor<3xcomplex<f32>>
+    "func.return"(%y) : (tensor<3xcomplex<f32>>) -> ()
+  }}
+}}
+"""
+GIVES_TURNED = f"""module {{
+  func.func public @main(%x: tensor<2x4xcomplex<f32>>, %y: tensor<2x4xf32>, %i: {C}, %j: {F}) -> (tensor<2xcomplex<f32>>, tensor<2xf32>) {{
+    %z:2 = "stablehlo.reduce"(%x, %y, %i, %j) <{{dimensions = array<i64: 1>}}> ({{
+    ^bb0(%a: {C}, %b: {F}, %c: {C}, %d: {F}):
+      %r = "stablehlo.add"(%a, %c) : ({C}, {C}) -> {C}
+      %s = "stablehlo.add"(%b, %d) : ({F}, {F}) -> {F}
+      "stablehlo.return"(%s, %r) : ({F}, {C}) -> ()
+    }}) : (tensor<2x4xcomplex<f32>>, tensor<2x4xf32>, {C}, {F}) -> (tensor<2xcomplex<f32>>, tensor<2xf32>)
+    "func.return"(%z#0, %z#1) : (tensor<2xcomplex<f32>>, tensor<2xf32>) -> ()
+  }}
+}}
+"""
+GIVES_COMPLEX = f"""module {{
+  func.func public @main(%x: tensor<8xf32>, %i: {F}) -> tensor<8xf32> {{
+    %y = "stablehlo.reduce_window"(%x, %i) <{{padding = dense<[[7, 0]]> : tensor<1x2xi64>, window_dimensions = array<i64: 8>}}> ({{
+    ^bb0(%a: {F}, %b: {F}):
+      %s = "stablehlo.multiply"(%b, %b) : ({F}, {F}) -> {F}
+      %r = "stablehlo.complex"(%a, %s) : ({F}, {F}) -> {C}
+      "stablehlo.return"(%r) : ({C}) -> ()
+    }}) : (tensor<8xf32>, {F}) -> tensor<8xf32>
+    "func.return"(%y) : (tensor<8xf32>) -> ()
+  }}
+}}
+"""
+ADDS_TWICE = f"""module {{
+  func.func public @main(%x: tensor<8xcomplex<f32>>, %i: {C}) -> tensor<8xcomplex<f32>> {{
+    %y = "stablehlo.reduce_window"(%x, %i) <{{padding = dense<[[7, 0]]> : tensor<1x2xi64>, window_dimensions = array<i64: 8>}}> ({{
+    ^bb0(%a: {C}, %b: {C}):
+      %s = "stablehlo.add"(%a, %b) : ({C}, {C}) -> {C}
+      %r = "stablehlo.subtract"(%s, %b) : ({C}, {C}) -> {C}
+      "stablehlo.return"(%r) : ({C}) -> ()
+    }}) : (tensor<8xcomplex<f32>>, {C}) -> tensor<8xcomplex<f32>>
+    "func.return"(%y) : (tensor<8xcomplex<f32>>) -> ()
+  }}
+}}
+"""
+GIVES_A_TENSOR = f"""module {{
+  func.func public @main(%x: tensor<3x4xf32>, %i: {F}) -> tensor<3xf32> {{
+    %y = "stablehlo.reduce"(%x, %i) <{{dimensions = array<i64: 1>}}> ({{
+    ^bb0(%a: {F}, %b: {F}):
+      %t = "stablehlo.constant"() <{{value = dense<1.0> : tensor<2xf32>}}> : () -> tensor<2xf32>
+      %s = "stablehlo.multiply"(%a, %b) : ({F}, {F}) -> {F}
+      %r = "func.call"(%s, %t) <{{callee = @first}}> : ({F}, tensor<2xf32>) -> {F}
+      "stablehlo.return"(%r) : ({F}) -> ()
+    }}) : (tensor<3x4xf32>, {F}) -> tensor<3xf32>
+    "func.return"(%y) : (tensor<3xf32>) -> ()
+  }}
+  func.func private @first(%a: {F}, %t: tensor<2xf32>) -> {F} {{
+    "func.return"(%a) : ({F}) -> ()
+  }}
+}}
+"""
+ANY_SIZE = """module {
+  func.func public @main(%x: tensor<?x3xf32>) -> tensor<?x3xf32> {
+    %z = "stablehlo.complex"(%x, %x) : (tensor<?x3xf32>, tensor<?x3xf32>) -> tensor<?x3xcomplex<f32>>
+    %y = "stablehlo.abs"(%z) : (tensor<?x3xcomplex<f32>>) -> tensor<?x3xf32>
+    "func.return"(%y) : (tensor<?x3xf32>) -> ()
+  }
+}
+"""
+
+
+@pytest.mark.parametrize(
+    "program, message",
+    [
+        (GIVES_REAL, "a region gives another type than it takes"),
+        (GIVES_TURNED, "a region gives another type than it takes"),
+        (GIVES_COMPLEX, "a region gives another type than it takes"),
+        (ADDS_TWICE, "not supported yet(.|\n)*does more than add"),
+        (GIVES_A_TENSOR, "not supported yet(.|\n)*a tensor given to a function of elements"),
+        (ANY_SIZE, "not supported yet(.|\n)*complex numbers of sizes that only a call knows"),
+    ],
+    ids=["real of complex", "turned", "complex of real", "adds twice", "a tensor", "any size"],
+)  # fmt: skip
+def test_regions_and_complex_numbers_that_are_refused(program, message):
+    with pytest.raises(knapper.UserError, match=message):
+        knapper.compile(program.encode(), cache=False)
+
+
 def test_the_command(tmp_path):
     build = Path(os.environ.get("KNAPPER_BUILD", "build/dev"))
     (tmp_path / "m.mlir").write_text(PROGRAM.format("%y = stablehlo.sine %x : tensor<4xf32>"))
