@@ -109,7 +109,12 @@ Value scoresOf(AtenNode &n, const Attention &a, Type wide) {
   Value key = repeatHeads(n, a.key, ts::dimOf(a.query, 1));
   if (!key)
     return {};
-  Value scores = n.convert(dot(n, a.query, key, 3, 3), wide);
+  Value query = a.query;
+  if (a.factor) { // as the forward's
+    query = n.convert(query, wide);
+    key = n.convert(key, wide);
+  }
+  Value scores = n.convert(dot(n, query, key, 3, 3), wide);
   scores = scaled(n, scores, a);
   if (!scores)
     return {};
@@ -140,19 +145,25 @@ Value logSumExp(AtenNode &n, Value scores) {
 }
 
 LogicalResult importAttention(AtenNode &n) {
-  std::optional<Attention> a = readAttention(n, n.element());
+  Type own = n.element();
+  std::optional<Attention> a = readAttention(n, own);
   if (!a)
     return failure();
+  // The op's scale is a number: another one is the query's, which 16 bits would
+  // round.
+  Type inner = a->factor ? AtenNode::wideOf(own) : own;
   Value mask = maskOf(n, *a);
   if (mask && !ts::elementTypeOf(mask).isInteger(1))
-    mask = n.convert(mask, n.element());
-  // The op's scale is a number: another one is the query's.
-  Value query = a->factor ? scaled(n, a->query, *a) : a->query;
-  Value y = n.make<ts::AttentionOp>(
-      query, a->key, a->value, Optional{mask},
-      llvm::APFloat(a->factor ? 1.0 : a->scale), bool(a->causal),
-      bool(a->causal), llvm::APFloat(0.0));
-  if (failed(n.out(y)))
+    mask = n.convert(mask, inner);
+  Value query = n.convert(a->query, inner), key = n.convert(a->key, inner),
+        value = n.convert(a->value, inner);
+  if (a->factor)
+    query = n.mul(query, a->factor);
+  Value y = n.make<ts::AttentionOp>(query, key, value, Optional{mask},
+                                    llvm::APFloat(a->factor ? 1.0 : a->scale),
+                                    bool(a->causal), bool(a->causal),
+                                    llvm::APFloat(0.0));
+  if (failed(n.out(n.convert(y, own))))
     return failure();
   if (n.wants(1)) {
     Type wide = n.element(1);

@@ -5,7 +5,7 @@ import torch
 
 import knapper
 import knapper.torch
-from knapper.torch import custom
+from knapper.torch import custom, nodes
 
 
 @torch.library.custom_op("knapper_test::gate", mutates_args=())
@@ -37,6 +37,26 @@ def fill_(x: torch.Tensor) -> None:
 @fill_.register_fake
 def _(x):
     return None
+
+
+@torch.library.custom_op("knapper_test::thin", mutates_args=(), tags=[torch.Tag.nondeterministic_seeded])
+def thin(x: torch.Tensor, dropout_p: float) -> torch.Tensor:
+    return x + torch.rand_like(x)
+
+
+@thin.register_fake
+def _(x, dropout_p):
+    return torch.empty_like(x)
+
+
+@torch.library.custom_op("knapper_test::thin_by", mutates_args=())
+def thin_by(x: torch.Tensor, dropout_p: torch.Tensor) -> torch.Tensor:
+    return x * (1 - dropout_p)
+
+
+@thin_by.register_fake
+def _(x, dropout_p):
+    return torch.empty_like(x)
 
 
 @pytest.fixture(autouse=True)
@@ -117,6 +137,24 @@ def test_an_external_call():
     x, y = torch.randn(4), torch.randn(4)
     torch.testing.assert_close(compiled(gated)(x, y), gated(x, y))
     assert knapper.torch.counters()["fallback_ops"] == 0
+
+
+@pytest.mark.parametrize("probability", [0.0, 0.5])
+def test_an_operator_that_draws_whatever_its_arguments_say(probability):
+    assert nodes.is_random(torch.ops.knapper_test.thin.default, {"dropout_p": probability})
+    x = torch.zeros(64)
+    # Computed by torch, as what draws is, whatever `fallback` says.
+    made = compiled(lambda x: thin(x * 2, probability) + 1)
+    assert not torch.equal(made(x), made(x))
+    assert knapper.torch.counters()["fallback_ops"] == 0
+
+
+def test_a_tensor_that_is_named_as_a_probability():
+    assert not nodes.is_random(torch.ops.knapper_test.thin_by.default, {"dropout_p": 0.5})
+    x, p = torch.randn(4), torch.tensor(0.25)
+    function = lambda x, p: thin_by(x * 2, p) + 1  # noqa: E731
+    torch.testing.assert_close(compiled(function, "allow")(x, p), function(x, p))
+    assert knapper.torch.counters()["fallback_ops"] == 1
 
 
 @pytest.mark.parametrize("fallback", ["error", "allow"])

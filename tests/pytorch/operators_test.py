@@ -430,6 +430,21 @@ def test_attention_of_a_symbolic_head_size(name, dtype):
     assert counted["recompiles"] == 0 and counted["fallback_ops"] == 0
 
 
+@pytest.mark.parametrize("name", ["plain", "masked"])
+def test_attention_of_16_bits_and_a_symbolic_head_size_is_as_exact_as_torchs(name):
+    """The scale is not rounded into 16 bits with the query: large scores show it."""
+    torch.manual_seed(0)
+    made = knapper.torch.compile(ATTENTION[name], fullgraph=True, dynamic=True, fallback="error", cache=False)
+    mine = torchs = 0.0
+    for rows, keys, head in (33, 65, 24), (40, 50, 40), (17, 70, 72):
+        q, k, v = (torch.randn(2, 4, n, head, dtype=torch.bfloat16) for n in (rows, keys, keys))
+        q *= 6
+        want = ATTENTION[name](q.double(), k.double(), v.double())
+        mine = max(mine, (made(q, k, v).double() - want).abs().max().item())
+        torchs = max(torchs, (ATTENTION[name](q, k, v).double() - want).abs().max().item())
+    assert mine <= 2 * torchs, (mine, torchs)
+
+
 def test_attention_without_dropout_is_not_random():
     """Torch may compute it where `fallback` allows that only."""
     attention = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default

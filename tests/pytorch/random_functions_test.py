@@ -76,8 +76,9 @@ def test_what_two_of_torchs_kernels_make_is_explained_and_no_third_thing():
     odd = Input([70, 2], "float32", values="given", given=[float("inf")] * 140)
     gelu = Function({"x0": odd}, ["v0 = F.gelu(x0)"], ["v0"], [{}])
     want, other = (compare.call(gelu.build(), gelu, 0) for _ in range(2))
-    other.results[0] = torch.full((70, 2), float("inf"))
-    assert compare.explained(gelu, 0, other, want) == ""
+    if want.results[0].isnan().any():  # where torch's two kernels differ
+        other.results[0] = torch.full((70, 2), float("inf"))
+        assert compare.differences(other, want) and compare.explained(gelu, 0, other, want) == ""
     finite = Function({"x0": Input([1, 1, 8, 4], "float32")}, function.lines, ["v0"], [{}])
     want, off = (compare.call(finite.build(), finite, 0) for _ in range(2))
     off.results[0][0, 0, 0, 0] = float("nan")

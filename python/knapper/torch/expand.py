@@ -1,6 +1,6 @@
-"""Nodes that a function of torch operators stands for: attention whose scores
-and masks are graphs, factorisations whose factors are read. They are traced in place, so that what they compute is
-compiled with what is around it."""
+"""Nodes that a function of torch operators stands for: attention whose scores and masks
+are graphs, determinants and solutions whose factors are read (factors.py). They are
+traced in place, so that what they compute is compiled with what is around it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Determinants and solutions together with the factors behind them, which torch keeps for the
-gradients: of determinants of the transpose where the matrix lies row by row, since its
-LAPACK reads columns."""
+"""Determinants and solutions of systems, with the factors that torch keeps for gradients.
+Of a determinant they are those of the transpose where the matrix lies row by row, since
+torch's LAPACK reads columns; of a system those of the matrix itself."""
 
 from __future__ import annotations
 

@@ -14,8 +14,12 @@ from knapper.torch import custom
 
 def is_random(overload: Any, given: Mapping[str, Any]) -> bool:
     """Whether a call with these arguments, by name, draws from torch's generator:
-    attention without dropout does not."""
-    return torch.Tag.nondeterministic_seeded in overload.tags and given.get("dropout_p") != 0
+    torch's attention without dropout does not."""
+    if torch.Tag.nondeterministic_seeded not in overload.tags:
+        return False
+    name = name_of(overload)
+    is_attention = name.startswith("aten.") and "attention" in name
+    return not is_attention or given.get("dropout_p") != 0
 
 
 def is_by_torch(overload: Any, given: Mapping[str, Any]) -> bool:

@@ -49,7 +49,10 @@ class _Call:
         self.arguments = given["args"]
         # None: all arguments go by name.
         self.schema = getattr(overload, "_schema", None)
-        dropout = self.decode(self.arguments.get("dropout_p"), [], "")
+        # A tensor, of an operator of the user's, says nothing.
+        dropout = self.arguments.get("dropout_p")
+        if isinstance(dropout, dict) and "f" in dropout:
+            dropout = float(dropout["f"])
         self.asked_for = is_by_torch(overload, {"dropout_p": dropout})
 
     def decode(self, value: Any, tensors: list[torch.Tensor], kind: str) -> Any:
