@@ -90,6 +90,15 @@ knapper_error *knapper_compile(const knapper_compile_options *given,
   return capi::guarded([&]() -> Status {
     if (out)
       *out = nullptr;
+    // What cannot be loaded is not compiled first.
+    if (out) {
+      ASSIGN_OR_RETURN(
+          knapper_load_options loading,
+          capi::readOptions<knapper_load_options>(
+              load, KNAPPER_LOAD_OPTIONS_INIT, "knapper_load_options"));
+      ASSIGN_OR_RETURN([[maybe_unused]] std::string_view device,
+                       capi::wantedDevice(loading));
+    }
     ASSIGN_OR_RETURN(auto request, capi::readRequest(given, "knapper_compile"));
     auto &[options, input, settings] = request;
     std::string path = options.output_path ? options.output_path : "";

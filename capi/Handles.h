@@ -62,6 +62,11 @@ Status copyString(const std::string &text, char **out);
 Expected<ArtefactLoadOptions>
 artefactOptions(const knapper_load_options *options);
 
+/// The kind of device that these options, else the environment, want; empty for
+/// the one that is found. An error for what is no kind of device: whether the
+/// machine has one is not looked at.
+Expected<std::string_view> wantedDevice(const knapper_load_options &options);
+
 /// Where the artefact has code for no device of the machine.
 enum class NoDevice {
   isError,

@@ -85,13 +85,24 @@ static Expected<int32_t> runThreads(int32_t wanted) {
   return cores;
 }
 
+Expected<std::string_view>
+knapper::capi::wantedDevice(const knapper_load_options &options) {
+  std::string_view wanted;
+  if (options.device)
+    wanted = options.device;
+  else if (const char *name = getenv("KNAPPER_DEVICE"))
+    wanted = name;
+  if (wanted.empty() || wanted == "cpu" || wanted == "cuda")
+    return wanted;
+  return userError(cat("'", wanted, "' is no kind of device"), "device",
+                   "\"cpu\" or \"cuda\", or None for a GPU where one is "
+                   "found");
+}
+
 /// A device that the artefact has code for, of the kind wanted if any is: a GPU
 /// where one is found.
 static Expected<std::shared_ptr<Device>> deviceFor(const Artefact &artefact,
                                                    std::string_view wanted) {
-  if (!wanted.empty() && wanted != "cpu" && wanted != "cuda")
-    return userError(cat("'", wanted, "' is no kind of device"), "device",
-                     "\"cpu\" or \"cuda\"");
   bool cpu = false, cuda = false;
   for (uint32_t i = 0; i < count(artefact.header().targets()); ++i) {
     std::string_view device =
@@ -140,15 +151,13 @@ Status knapper::capi::openModule(std::shared_ptr<const Artefact> artefact,
     module.isa = options->isa;
   else if (const char *isa = getenv("KNAPPER_ISA"))
     module.isa = isa;
-  std::string_view wanted;
-  if (options->device)
-    wanted = options->device;
-  else if (const char *name = getenv("KNAPPER_DEVICE"))
-    wanted = name;
-  Expected<std::shared_ptr<Device>> device = deviceFor(*artefact, wanted);
+  Expected<std::string_view> wanted = wantedDevice(*options);
+  if (!wanted)
+    return wanted.takeError();
+  Expected<std::shared_ptr<Device>> device = deviceFor(*artefact, *wanted);
   if (!device && device.error().kind == ErrorKind::device &&
       (options->describe ||
-       (noDevice == NoDevice::describes && wanted.empty()))) {
+       (noDevice == NoDevice::describes && wanted->empty()))) {
     module.describes = true;
     device = absentDevice("cuda", device.takeError());
   }

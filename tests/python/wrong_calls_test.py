@@ -132,6 +132,8 @@ CASES = {
     "threads beyond 32 bits": (ValueError, ["threads", "4294967296"], lambda at, **_: knapper.load(at / "m.knap", threads=1 << 32)),
     "threads None": (TypeError, ["threads", "None"], lambda at, **_: knapper.load(at / "m.knap", threads=None)),
     "no such device": (ValueError, ["device", "'gpu'", '"cuda"'], lambda at, **_: knapper.load(at / "m.knap", device="gpu")),
+    "no such device, before the model is looked at": (ValueError, ["'tpu' is no kind of device", "None"],
+        lambda at, **_: knapper.compile(at / "none.onnx", device="tpu")),
     "a device with a number": (ValueError, ["device", "'cuda:0'"], lambda at, **_: knapper.load(at / "m.knap", device="cuda:0")),
     "code for another device": (ValueError, ["no code for device 'cuda'", "'cpu'"], lambda at, **_: knapper.load(at / "m.knap", device="cuda")),
     "verify as text": (ValueError, ["verify", "'yes'", '"lazy"'], lambda at, **_: knapper.load(at / "m.knap", verify="yes")),
