@@ -8,9 +8,9 @@ Random weights, float32. Each side of each row is a process of its own. Behind t
 calls, which compile, the peak of resident memory is set back (/proc/self/clear_refs)
 and read behind two more: "grown" is what lies above the memory before these calls,
 "held" the memory between calls above that of the model and torch before compiling,
-with the compiler itself, "peak" both. A training step is forward, backward and a plain
-update of the weights in place. Exit status 1 where one of Knapper's grown and peak
-memory is above that of inductor.
+"peak" both. A training step is forward, backward and a plain update of the weights in
+place. Exit status 1 where one of Knapper's grown and peak memory is above that of
+inductor, or a side gives none.
 """
 
 from __future__ import annotations
@@ -133,10 +133,10 @@ def main() -> int:
                 told = [line[4:] for line in done.stdout.splitlines() if line.startswith("ROW ")]
                 row[side] = json.loads(told[0]) if told else done.stderr[-300:]
             measured = [row[s] for s in ("inductor", "knapper") if isinstance(row.get(s), dict)]
-            failed |= not isinstance(row.get("knapper", {}), dict)
+            failed |= not all(isinstance(row[side], dict) for side in options.sides.split(","))
             for what in ("grown", "peak") if len(measured) == 2 else ():
                 theirs, ours = (side[f"{what} MiB"] for side in measured)
-                row[f"{what} to inductor"] = round(ours / theirs, 3)
+                row[f"{what} to inductor"] = round(ours / max(theirs, 1), 3)
                 failed |= ours > theirs
             print(json.dumps(row), flush=True)
             if options.out:
