@@ -118,6 +118,8 @@ TEST(VendorCalls, OptionalLaunchesMayHaveNoChoiceLeft) {
   Program program = {};
   Program::Choice library = {};
   library.product = made.product;
+  library.label = "vendor{onednn}";
+  made.launch.origin = "product";
   made.launch.choices = {library}; // which the null device refuses
   made.launch.optional = true;
   program.launches = {made.launch};
