@@ -329,14 +329,14 @@ def np_conv(x, w, strides, dilations, low, high, inputs, groups=1, last=False):
     # A negative border cuts.
     x = x[(slice(None),) * 2 + tuple(slice(max(-l, 0), min(h, 0) or None) for l, h in zip(low, high))]
     out = [(n - (k - 1) * d - 1) // s + 1 for n, k, d, s in zip(x.shape[2:], w.shape[2:], dilations, strides)]
-    x = x.reshape(x.shape[0], groups, -1, *x.shape[2:])
-    f = w.reshape(groups, -1, *w.shape[1:])
+    x = x.reshape(x.shape[0], groups, x.shape[1] // groups, *x.shape[2:])
+    f = w.reshape(groups, w.shape[0] // groups, *w.shape[1:])
     y = np.zeros((x.shape[0], groups, f.shape[1], *out))
     for at in np.ndindex(*w.shape[2:]):
         part = x[(...,) + tuple(slice(i * d, i * d + (n - 1) * s + 1, s)
                                 for i, d, n, s in zip(at, dilations, out, strides))]
         y += np.einsum("ngc...,gfc->ngf...", part, f[(...,) + at])
-    y = y.reshape(x.shape[0], -1, *out)
+    y = y.reshape(x.shape[0], w.shape[0], *out)
     return np.moveaxis(y, 1, -1) if last else y
 
 

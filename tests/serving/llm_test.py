@@ -210,7 +210,8 @@ def test_answers_follow_a_grammar_also_when_sequences_wait_again(reference, tmp_
     # Room to begin all eight, and to end about three.
     with knapper.LLM(reference[0], threads=2, kv_memory=160 << 10, cache_dir=None, max_context=256) as small:
         prompts = [f"number {i}" for i in range(8)]
-        answers = small.generate_all(prompts, guided_json=schema, max_tokens=150, seed=3)
+        # Some of the drawn answers go on with white space, which the grammar allows, as long as they may.
+        answers = [answer for seed in (3, 4, 5) for answer in small.generate_all(prompts, guided_json=schema, max_tokens=150, seed=seed)]
         assert float(re.search(r"^knapper_engine_preemptions_total (\S+)", get(small, "/metrics"), re.M)[1]) > 0
         whole = 0
         for answer in answers:
