@@ -127,12 +127,13 @@ Value realTransform(NodeBuilder &n, Value x, double sign) {
   Dim first = n.dim(d), second = n.dim(*known / d);
   FourierPlanes y = matrixTransform(
       n, {n.reshape(x, {rows, first, second}), Value()}, first, sign);
-  FourierPlanes turn = roots(n, second, first, length, sign, element);
-  if (!y.re || !y.im || !turn.re)
+  FourierPlanes twiddles = roots(n, second, first, length, sign, element);
+  if (!y.re || !y.im || !twiddles.re)
     return {};
   SmallVector<Dim> dims{rows, second, first};
-  y = multiply(n, y,
-               {n.broadcastTo(turn.re, dims), n.broadcastTo(turn.im, dims)});
+  y = multiply(
+      n, y,
+      {n.broadcastTo(twiddles.re, dims), n.broadcastTo(twiddles.im, dims)});
   // Of the second transform's results those below the half: [rows, first,
   // 2 * second] by [2 * second, 2 * kept].
   Dim kept = n.dim(*known / 2 / d + 1);
@@ -171,13 +172,14 @@ FourierPlanes fourierTransform(NodeBuilder &n, FourierPlanes x, double sign) {
     return part ? n.reshape(part, {rows, first, second}) : Value();
   };
   FourierPlanes y = matrixTransform(n, {split(x.re), split(x.im)}, first, sign);
-  FourierPlanes turn =
+  FourierPlanes twiddles =
       roots(n, second, first, length, sign, ts::elementTypeOf(x.re));
-  if (!y.re || !turn.re)
+  if (!y.re || !twiddles.re)
     return {};
   SmallVector<Dim> dims{rows, second, first};
-  y = multiply(n, y,
-               {n.broadcastTo(turn.re, dims), n.broadcastTo(turn.im, dims)});
+  y = multiply(
+      n, y,
+      {n.broadcastTo(twiddles.re, dims), n.broadcastTo(twiddles.im, dims)});
   auto merge = [&](Value part) {
     return n.reshape(n.transpose(part, {0, 2, 1}), {rows * first, second});
   };

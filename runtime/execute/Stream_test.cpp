@@ -26,6 +26,21 @@ std::unique_ptr<DeviceBuffer> onDevice(Device &device,
   return std::move(*buffer);
 }
 
+/// Two rows for `rowProgram` and their sums, in the memory of a device.
+struct TwoRows {
+  explicit TwoRows(Device &device)
+      : input(onDevice<float>(device, {1, 2, 3, 4, 5, 6})),
+        output(onDevice<float>(device, {-1, -1})),
+        result(static_cast<float *>(output->address())),
+        given{input->address(), 24, KNAPPER_F32, 2, in.data()},
+        made{output->address(), 8, KNAPPER_F32, 1, out.data()} {}
+
+  std::vector<int64_t> in = {2, 3}, out = {2};
+  std::unique_ptr<DeviceBuffer> input, output;
+  float *result;
+  knapper_tensor given, made;
+};
+
 } // namespace
 
 TEST(Stream, ARunInAStreamTakesItsPlaceThere) {
@@ -89,29 +104,25 @@ TEST(Stream, WhatARunInAStreamFoundWrongIsTheErrorOfALaterOne) {
 TEST(Stream, TheCallerHasTimeWhileTheDeviceComputes) {
   std::shared_ptr<Device> device = remoteDevice();
   ASSERT_TRUE(device->isAsynchronous());
+  TwoRows rows(*device);
   std::shared_ptr<Module> m = rowProgram().load({}, device);
-  auto input = onDevice<float>(*device, {1, 2, 3, 4, 5, 6});
-  auto output = onDevice<float>(*device, {-1, -1});
-  auto *result = static_cast<float *>(output->address());
-  std::vector<int64_t> in = {2, 3}, out = {2};
-  knapper_tensor given = {input->address(), 24, KNAPPER_F32, 2, in.data()};
-  knapper_tensor made = {output->address(), 8, KNAPPER_F32, 1, out.data()};
   int calls = 0;
   std::function<void()> meanwhile = [&] {
     ++calls;
-    EXPECT_EQ(result[0], -1) << "the run waits for it";
+    EXPECT_EQ(rows.result[0], -1) << "the run waits for it";
   };
   RunOptions options;
   options.meanwhile = &meanwhile;
   RunResult unused;
-  Status s = m->run({&given, 1}, {&made, 1}, unused, options);
+  Status s = m->run({&rows.given, 1}, {&rows.made, 1}, unused, options);
   ASSERT_TRUE(s) << errorOf(s);
   EXPECT_EQ(calls, 1);
-  EXPECT_EQ(result[0], 2 * 6 + 3 + 0.5f);
+  EXPECT_EQ(rows.result[0], 2 * 6 + 3 + 0.5f);
   int32_t wish = 1;
   options.cancel = Cancel(&wish);
-  EXPECT_THAT(errorOf(m->run({&given, 1}, {&made, 1}, unused, options)),
-              HasSubstr("cancelled"));
+  EXPECT_THAT(
+      errorOf(m->run({&rows.given, 1}, {&rows.made, 1}, unused, options)),
+      HasSubstr("cancelled"));
   EXPECT_EQ(calls, 1) << "nothing runs";
 }
 
@@ -150,34 +161,29 @@ TEST(Stream, ACpuHasNoStreams) {
 // and after runs of other sizes.
 TEST(Stream, ACapturedRunHasMemoryOfItsOwn) {
   std::shared_ptr<Device> device = remoteDevice();
+  TwoRows rows(*device);
   std::shared_ptr<Module> m = rowProgram().load({}, device);
-  auto input = onDevice<float>(*device, {1, 2, 3, 4, 5, 6});
-  auto output = onDevice<float>(*device, {-1, -1});
-  auto *result = static_cast<float *>(output->address());
-  std::vector<int64_t> in = {2, 3}, out = {2};
-  knapper_tensor given = {input->address(), 24, KNAPPER_F32, 2, in.data()};
-  knapper_tensor made = {output->address(), 8, KNAPPER_F32, 1, out.data()};
   RemoteStream stream{{}, true};
   RunOptions options;
   options.stream = &stream;
   RunResult unused;
-  Status s = m->run({&given, 1}, {&made, 1}, unused, options);
+  Status s = m->run({&rows.given, 1}, {&rows.made, 1}, unused, options);
   ASSERT_TRUE(s) << errorOf(s);
-  EXPECT_EQ(result[0], -1);
+  EXPECT_EQ(rows.result[0], -1);
   ASSERT_EQ(stream.work.size(), 3u);
-  for (int64_t rows : {2, 60}) {
-    std::vector<float> host(rows * 3, 1);
-    std::vector<int64_t> shape = {rows, 3};
+  for (int64_t count : {2, 60}) {
+    std::vector<float> host(count * 3, 1);
+    std::vector<int64_t> shape = {count, 3};
     knapper_tensor fromHost = tensor(host, shape);
-    result[0] = result[1] = -1;
+    rows.result[0] = rows.result[1] = -1;
     for (auto &command : stream.work) {
       command();
       s = m->run({&fromHost, 1}, {}, unused);
       ASSERT_TRUE(s) << errorOf(s);
       EXPECT_THAT(floats(unused.outputs()[0]), Each(9.5f));
     }
-    EXPECT_EQ(result[0], 2 * 6 + 3 + 0.5f);
-    EXPECT_EQ(result[1], 2 * 15 + 3 + 0.5f);
+    EXPECT_EQ(rows.result[0], 2 * 6 + 3 + 0.5f);
+    EXPECT_EQ(rows.result[1], 2 * 15 + 3 + 0.5f);
   }
 }
 

@@ -40,10 +40,10 @@ class Campaign:
         folder.mkdir(parents=True, exist_ok=True)
         self.state_file, self.differences = folder / "state.json", folder / "differences.jsonl"
         self.state = json.loads(self.state_file.read_text()) if self.state_file.exists() else {}
-        self.forget_half_turns()
+        self.forget_unfinished_rounds()
 
-    def forget_half_turns(self):
-        """Differences of turns that are not in the state: who wrote them ended before the turn was done, and it comes again."""
+    def forget_unfinished_rounds(self):
+        """Differences of rounds that are not in the state: who wrote them ended before the round was done, and it comes again."""
         if not self.differences.exists():
             return
         kept = []
@@ -51,21 +51,21 @@ class Campaign:
             if not line.endswith("\n"):  # cut off
                 continue
             one = json.loads(line)
-            if one["turn"] < self.state.get(one["name"], {"turns": 0})["turns"]:
+            if one["round"] < self.state.get(one["name"], {"rounds": 0})["rounds"]:
                 kept.append(line)
         replace(self.differences, "".join(kept))
 
-    def turn(self, name):
-        """The number of the next turn of this name."""
-        return self.state.setdefault(name, dict(turns=0, cases=0, differences=0))["turns"]
+    def round_of(self, name):
+        """The number of the next round of this name."""
+        return self.state.setdefault(name, dict(rounds=0, cases=0, differences=0))["rounds"]
 
     def done(self, name, cases, differences):
         entry = self.state[name]
-        entry["turns"] += 1
+        entry["rounds"] += 1
         entry["cases"] += cases
         entry["differences"] += len(differences)
         with open(self.differences, "a") as file:
-            file.writelines(json.dumps({"name": name, "turn": entry["turns"] - 1} | one) + "\n" for one in differences)
+            file.writelines(json.dumps({"name": name, "round": entry["rounds"] - 1} | one) + "\n" for one in differences)
         replace(self.state_file, json.dumps(self.state, indent=1))
 
 
@@ -122,8 +122,8 @@ def tokenizers(campaign, files, until):
             make().save(str(trained / f"{kind}.json"))
     while time.time() < until:
         for path in [*map(Path, files), *sorted(trained.glob("*.json"))]:
-            turn = campaign.turn(str(path))
-            campaign.done(str(path), 2000, compare_tokenizer(path, turn, 2000))
+            number = campaign.round_of(str(path))
+            campaign.done(str(path), 2000, compare_tokenizer(path, number, 2000))
             if time.time() >= until:
                 break
 
@@ -154,11 +154,11 @@ def templates(campaign, until):
         sys.exit("no templates: run setup/sources")
     while time.time() < until:
         for path in template_test.TEMPLATES:
-            source, turn = path.read_text(), campaign.turn(path.name)
+            source, number = path.read_text(), campaign.round_of(path.name)
             if "strftime" in source:
                 continue
-            draw = random.Random(f"{path.name} {turn}")
-            texts = drawn_texts(turn, 40, ["<|im_start|>", "</s>", "<think>", "</think>", "{{ x }}", "{% if %}"])
+            draw = random.Random(f"{path.name} {number}")
+            texts = drawn_texts(number, 40, ["<|im_start|>", "</s>", "<think>", "</think>", "{{ x }}", "{% if %}"])
             rows = [{"template": source, "variables": drawn_conversation(draw, texts), "names": template_test.NAMES} for _ in range(12)]
             wanted = [template_test.theirs(source, row["variables"]) for row in rows]
             pairs = [(row, text) for row, text in zip(rows, wanted) if text is not None]

@@ -1,4 +1,4 @@
-"""The state of long comparisons: a turn counts once, whenever its process ends."""
+"""The state of long comparisons: a round counts once, whenever its process ends."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ import template_test
 
 def test_half_a_turn_is_forgotten(tmp_path):
     first = campaign.Campaign(tmp_path)
-    assert first.turn("a") == 0
+    assert first.round_of("a") == 0
     first.done("a", 10, [{"text": "x"}])
     whole = first.differences.read_text()
-    # The next turn wrote these, and ended before it was done.
+    # The next round wrote these, and ended before it was done.
     with open(first.differences, "a") as file:
-        file.write(json.dumps({"name": "a", "turn": 1, "text": "y"}) + "\n" + json.dumps({"name": "new", "turn": 0}) + "\n" + '{"name": "a", "tu')
+        file.write(json.dumps({"name": "a", "round": 1, "text": "y"}) + "\n" + json.dumps({"name": "new", "round": 0}) + "\n" + '{"name": "a", "tu')
     again = campaign.Campaign(tmp_path)
-    assert again.differences.read_text() == whole and again.turn("a") == 1
+    assert again.differences.read_text() == whole and again.round_of("a") == 1
     again.done("a", 10, [{"text": "y"}])
-    assert [json.loads(line)["turn"] for line in again.differences.read_text().splitlines()] == [0, 1]
-    assert campaign.Campaign(tmp_path).state["a"] == {"turns": 2, "cases": 20, "differences": 2}
+    assert [json.loads(line)["round"] for line in again.differences.read_text().splitlines()] == [0, 1]
+    assert campaign.Campaign(tmp_path).state["a"] == {"rounds": 2, "cases": 20, "differences": 2}
 
 
 def test_no_templates_is_an_error(tmp_path, monkeypatch):

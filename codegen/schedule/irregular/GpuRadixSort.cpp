@@ -36,8 +36,8 @@ LogicalResult chooseGpuRadixSort(ts::KernelOp kernel, const TargetDesc &target,
     return kernel.emitOpError("sorts by a digit and is not lines of words");
   config::RadixSortGpuConfig config;
   config.threads = kValues;
-  // What a program waits for others do in the meantime: three CTAs, whose
-  // threads have registers for so many words.
+  // While one CTA waits for the counts of those before it, two others compute.
+  // An SM has registers for three.
   config.ctasPerSm = 3;
   config.items = 12;
   // Smaller tiles, as long as an SM has none.

@@ -20,7 +20,8 @@ func.func @cap(%x: tensor<64x1000xbf16>) -> tensor<64x1000xbf16> {
   return %2 : tensor<64x1000xbf16>
 }
 
-// Who reads the quotient itself gets the rounded one: a floor would move.
+// A quotient that another op reads is rounded to nearest: the floor of 98 / 49
+// must be 2.
 // CHECK-LABEL: tile.func @kernel1_0
 // CHECK: arith.divf
 // CHECK-NOT: arcp

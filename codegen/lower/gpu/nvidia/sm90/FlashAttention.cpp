@@ -116,14 +116,14 @@ FlashRecipe::State FlashRecipe::step(const Work &work, State state,
   return state;
 }
 
-FlashRecipe::State FlashRecipe::walk(const Work &work, State state,
+FlashRecipe::State FlashRecipe::walk(Step one, const Work &work, State state,
                                      llvm::Value *from, llvm::Value *to,
                                      bool cut) {
   return stateOf(carriedFor(
       b, cut ? "cut" : "whole", n32(0), b.CreateSub(to, from), n32(1),
       carried(state), [&](llvm::Value *i, const Carried &before) -> Carried {
         llvm::Value *n = b.CreateSub(b.CreateSub(to, n32(1)), i);
-        return carried(step(work, stateOf(before), n, cut));
+        return carried((this->*one)(work, stateOf(before), n, cut));
       }));
 }
 
@@ -145,9 +145,11 @@ PipelineState FlashRecipe::compute(llvm::Value *program, llvm::Value *count,
   llvm::Value *last = b.CreateSub(work.rows.blocks, n32(1));
   State state = firstBlock(work, last, count, buffer, at);
   if (causal || g.general)
-    state = walk(work, std::move(state), work.rows.whole, last, true);
+    state = walk(&FlashRecipe::step, work, std::move(state), work.rows.whole,
+                 last, true);
   if (!g.general)
-    state = walk(work, std::move(state), n32(0), work.rows.whole, false);
+    state = walk(&FlashRecipe::step, work, std::move(state), n32(0),
+                 work.rows.whole, false);
 
   at = state.at;
   if (!waitsEarly)

@@ -122,18 +122,6 @@ FlashRecipe::State FlashRecipe::stepFloat32(const Work &work, State state,
   return state;
 }
 
-FlashRecipe::State FlashRecipe::walkFloat32(const Work &work,
-                                            const State &state,
-                                            llvm::Value *from, llvm::Value *to,
-                                            bool cut) {
-  return stateOf(carriedFor(
-      b, cut ? "cut" : "whole", n32(0), b.CreateSub(to, from), n32(1),
-      carried(state), [&](llvm::Value *i, const Carried &before) -> Carried {
-        llvm::Value *n = b.CreateSub(b.CreateSub(to, n32(1)), i);
-        return carried(stepFloat32(work, stateOf(before), n, cut));
-      }));
-}
-
 void FlashRecipe::computeFloat32(const Work &work, llvm::Value *buffer,
                                  PipelineState &at) {
   ownColumn =
@@ -144,9 +132,11 @@ void FlashRecipe::computeFloat32(const Work &work, llvm::Value *buffer,
     state.soft.sum[r] = g.number(0);
   }
   state.sums.assign(s.sums(), g.number(0));
-  state = walkFloat32(work, state, work.rows.whole, work.rows.blocks, true);
+  state = walk(&FlashRecipe::stepFloat32, work, state, work.rows.whole,
+               work.rows.blocks, true);
   if (!g.region)
-    state = walkFloat32(work, state, n32(0), work.rows.whole, false);
+    state = walk(&FlashRecipe::stepFloat32, work, state, n32(0),
+                 work.rows.whole, false);
   when(leads, [&] { ptx.arrive(g.barrierAt(kQueriesEmpty, buffer)); });
   llvm::Value *inverse[2];
   inverses(state.soft, inverse);

@@ -77,9 +77,13 @@ private:
   /// The last block of keys, which comes first: there are no weights yet.
   State firstBlock(const Work &work, llvm::Value *last, llvm::Value *count,
                    llvm::Value *buffer, PipelineState at);
-  /// Blocks to - 1 down to from; `cut`: not all rows see all of their keys.
-  State walk(const Work &work, State state, llvm::Value *from, llvm::Value *to,
-             bool cut);
+  /// What a consumer does with block `n` of the keys.
+  using Step = State (FlashRecipe::*)(const Work &work, State state,
+                                      llvm::Value *n, bool cut);
+  /// Blocks to - 1 down to from, each by `one`; `cut`: not all rows see all of
+  /// their keys.
+  State walk(Step one, const Work &work, State state, llvm::Value *from,
+             llvm::Value *to, bool cut);
   State step(const Work &work, State state, llvm::Value *n, bool cut);
   /// Starts S = Q K.
   Carried multiplyKeys(const Work &work, llvm::Value *stage);
@@ -101,8 +105,6 @@ private:
   /// Brings `at` up to date.
   void computeFloat32(const Work &work, llvm::Value *buffer, PipelineState &at);
   State stepFloat32(const Work &work, State state, llvm::Value *n, bool cut);
-  State walkFloat32(const Work &work, const State &state, llvm::Value *from,
-                    llvm::Value *to, bool cut);
   /// Words of 16-bit terms whose sums are the weights, the largest terms first.
   llvm::SmallVector<Carried, 3> termsOf(const Carried &weights);
   /// O = O * scaled + P V.
