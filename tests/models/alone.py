@@ -6,7 +6,8 @@
 
 Starting a program ends the process (a seccomp filter), importing a peer is an
 error. Prints JSON: the files mapped at the end, the peak of resident memory in
-bytes (of this program image alone, unlike ru_maxrss) and what was planned.
+bytes (of this program image alone, unlike ru_maxrss) and what was planned; of a
+run also the peak before the model is loaded and the bytes of inputs and outputs.
 """
 
 from __future__ import annotations
@@ -71,6 +72,7 @@ def run(artefact: str, feed: str, result: str) -> dict:
 
     import knapper
 
+    before = peak_bytes()
     module = knapper.load(artefact, threads=2)
     with np.load(feed) as file:
         inputs = {i.name: file[f"in.{i.name}"] for i in module.inputs}
@@ -83,8 +85,10 @@ def run(artefact: str, feed: str, result: str) -> dict:
     planned = module.peak_memory(**sizes)
     outputs = module(inputs)
     peak = peak_bytes()
-    np.savez(result, **{name: outputs[name] for name in outputs.keys()})
-    return {"planned": planned, "peak": peak}
+    results = {name: outputs[name] for name in outputs.keys()}
+    np.savez(result, **results)
+    arrays = sum(array.nbytes for array in (*inputs.values(), *results.values()))
+    return {"planned": planned, "peak": peak, "before": before, "arrays": arrays}
 
 
 def main() -> None:

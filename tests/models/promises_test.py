@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("KNAPPER_BUILD", ROOT / "build" / "dev"))
 PLAN = BUILD / "tests" / "models" / "knapper-plan"
 PEER_FILES = re.compile(r"onnx|torch|openvino|libdnnl|mkl|tvm|iree|libclang|ptxas|nvcc")
-OTHER_MEMORY = 60e6  # beside weights and plan: interpreter, code, inputs, outputs
+OTHER_MEMORY = 6e6  # beside all that is counted: the library, code, the artefact's tables
 FRAGMENTATION = 1.10
 
 
@@ -72,7 +72,9 @@ def artefact(request, tmp_path_factory):
 
 def test_runs_alone_in_planned_memory(artefact):
     """The runtime library only: neither LLVM nor the reference evaluator is in
-    the process, the numbers are right, memory is weights + plan + a little."""
+    the process, the numbers are right. Memory is that of the interpreter, weights,
+    plan, inputs and outputs, and a little: the interpreter's own differs between
+    machines, so it is measured."""
     name, path = artefact
     feed = folder() / f"{name}.0.npz"
     result_file = path.with_name("result.npz")
@@ -86,8 +88,9 @@ def test_runs_alone_in_planned_memory(artefact):
             error = np.abs(got[output] - want).max() / np.abs(want).max()
             assert error <= LIMIT, f"{name} {output}: {error:.1e}"
     planned = done["planned"]["constants"] + done["planned"]["arena"]
-    assert done["peak"] <= planned + OTHER_MEMORY, done
-    print(f"{name}: peak {done['peak'] / 1e6:.0f} MB, planned {planned / 1e6:.0f} MB")
+    other = done["peak"] - done["before"] - planned - done["arrays"]
+    assert other <= OTHER_MEMORY, done
+    print(f"{name}: peak {done['peak'] / 1e6:.0f} MB, not counted {other / 1e6:.1f} MB")
 
 
 def test_arena_is_little_larger_than_what_is_alive(artefact):
