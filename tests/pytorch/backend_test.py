@@ -260,3 +260,31 @@ def test_weights_are_never_stale():
         torch.testing.assert_close(function(x), layer(x))
         layer.load_state_dict({"weight": torch.ones(2, 3), "bias": torch.zeros(2)})
         torch.testing.assert_close(function(x), layer(x))
+
+
+def test_frozen_functions_are_compiled_once():
+    compiled = knapper.torch.compile(lambda x: x.sin() * 2, frozen=True)
+    x = torch.randn(3, 4)
+    assert torch.equal(compiled(x), compiled(x))
+    with pytest.raises(Exception, match=r"(?s)backend_test.py:\d+: frozen=True.*size mismatch.*try: dynamic"):
+        compiled(torch.randn(5, 4))
+    assert knapper.torch.counters()["graphs"] == 1
+    torch.testing.assert_close(compiled(x), x.sin() * 2)  # what was compiled goes on
+
+
+def test_frozen_functions_take_the_sizes_they_were_compiled_for():
+    compiled = knapper.torch.compile(lambda x: x.cos() * 2, frozen=True, dynamic=True)
+    for size in (3, 5, 40):
+        x = torch.randn(size, 4)
+        torch.testing.assert_close(compiled(x), x.cos() * 2)
+    assert knapper.torch.counters()["graphs"] == 1
+
+
+def test_each_frozen_layer_has_a_first_compile_of_its_own():
+    layers = [torch.nn.Linear(4, 8), torch.nn.Linear(8, 2)]
+    first, second = (knapper.torch.compile(layer, frozen=True) for layer in layers)
+    x = torch.randn(3, 4)
+    second(first(x)).sum().backward()  # a first backward is no further compile
+    assert layers[0].weight.grad is not None
+    with pytest.raises(Exception, match="frozen=True, and this call needs another compile"):
+        second(torch.randn(7, 8))

@@ -10,7 +10,7 @@ import torch
 from torch.fx import GraphModule
 
 from knapper.errors import UserError
-from knapper.torch import custom, versions
+from knapper.torch import custom, recompiles, versions
 from knapper.torch.counters import count
 from knapper.torch.decompositions import table
 from knapper.torch.describe import describe
@@ -136,6 +136,8 @@ def backend(
 
     chosen = Options.of(options, mode)
     current = torch._guards.CompileContext.current_compile_id()
+    if chosen.frozen:
+        recompiles.refuse_further(gm, example_inputs)
     if current is not None and current.frame_compile_id:
         count("recompiles")
     from knapper.torch import artefact
@@ -152,12 +154,15 @@ def backend(
         "inference_compiler": functools.partial(compiler, held=list(example_inputs)),
     }
     with versions.autograd_cache(artefact.Artefact, compilers, cached) as given:
-        return aot_autograd(
+        made = aot_autograd(
             **given,
             decompositions={**table(), **custom.decompositions()},
             partition_fn=_partition,
             keep_inference_input_mutations=True,
         )(gm, example_inputs)
+    if chosen.frozen:
+        recompiles.remember(example_inputs)
+    return made
 
 
 def _partition(*args: Any, **kwargs: Any) -> Any:

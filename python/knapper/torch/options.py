@@ -44,6 +44,9 @@ class Options:
     freeze: parameters and buffers do not change any more: they become constants,
         packed for the kernels that read them. Later writes to them are not seen. Of
         graphs without a backward only.
+    frozen: a function is compiled once, for the first call. Where Dynamo wants to compile
+        it again (another size, dtype or guard), the call is a UserError that says why.
+        The first backward is no further compile.
     guard: "measure": the first 16 calls of a graph at each size are the program's and
         torch's in turns, each run once; where eager is more than 1.05 times as fast,
         it runs from then on, counted as `eager_graphs`. "off": the program always
@@ -58,6 +61,7 @@ class Options:
     cache: bool = dataclasses.field(default_factory=_cache_of_environment)
     verify: bool = False
     freeze: bool = False
+    frozen: bool = False
     guard: Literal["off", "measure"] = "off"
     mode: str = "default"
 
@@ -80,7 +84,7 @@ class Options:
         _check("fallback", made.fallback, ("allow", "error"))
         _check("mode", made.mode, MODES)
         _check("guard", made.guard, ("off", "measure"))
-        for name in ("cache", "verify", "freeze"):
+        for name in ("cache", "verify", "freeze", "frozen"):
             value = getattr(made, name)
             if not isinstance(value, bool):
                 raise WrongValue(f"{name} is {value!r}", where=name, hint="True or False")

@@ -59,3 +59,12 @@ def saves(metadata: Any) -> int | None:
     if hasattr(metadata, "bw_donated_idxs"):
         metadata.bw_donated_idxs = []
     return getattr(metadata, "num_forward", None)
+
+
+def recompile_reason() -> str:
+    """The first guard that failed, within a backend that Dynamo calls again; "" where
+    this torch does not say."""
+    from torch._dynamo import utils
+
+    context = getattr(utils, "get_metrics_context", lambda: None)()
+    return str(getattr(context, "_metrics", {}).get("recompile_reason") or "")
