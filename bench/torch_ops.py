@@ -10,7 +10,7 @@
 Every entry of `torch.testing._internal.common_methods_invocations.op_db` that
 the CPU has in the dtype, all its samples (--samples N: the first N), forward or
 with --backward the gradients, with fallback="error", compared with eager under the tolerances of torch's own
-test of inductor (float32: rtol 1.3e-5, atol 1.5e-5; narrower floats against
+test of inductor (float32, complex64: rtol 1.3e-5, atol 1.5e-5; narrower floats against
 float32). A float32 result beyond them is right where it is at most twice as far
 from float64 as eager's; of `sort`, `argsort`, `topk` and `kthvalue`, which promise no order of
 equal elements, the indices count by what they point to. Each entry runs in a process of its own pool, so that a crash or a hang
@@ -51,6 +51,8 @@ def tolerances(dtype: object) -> dict[str, float]:
     return {
         torch.float32: {"rtol": 1.3e-5, "atol": 1.5e-5},
         torch.float64: {"rtol": 1e-7, "atol": 1e-7},
+        torch.complex64: {"rtol": 1.3e-5, "atol": 1.5e-5},
+        torch.complex128: {"rtol": 1e-7, "atol": 1e-7},
         torch.float16: {"rtol": 1e-2, "atol": 1e-2},
         torch.bfloat16: {"rtol": 2e-2, "atol": 2e-2},
     }.get(dtype, {"rtol": 0.0, "atol": 0.0})

@@ -22,6 +22,7 @@ from knapper.torch.counters import collector, count
 from knapper.torch.description import Description
 from knapper.torch.guard import Eager, Guard
 from knapper.torch.options import Options
+from knapper.torch.planes import Boundary
 from knapper.torch.program import Program
 from knapper.torch.random_inputs import Draw, drawing
 from knapper.torch.through import register
@@ -43,9 +44,18 @@ class Recipe:
     # The graph as torch runs it; None: it is not measured, and why, if that was asked.
     eager: Eager | None = None
     unmeasured: str = ""
+    # Places of complex tensors, which the program sees as real ones.
+    complex_arguments: list[int] = dataclasses.field(default_factory=list)
+    complex_results: list[int] = dataclasses.field(default_factory=list)
 
     def build(self) -> Any:
         """A boxed function of a list of arguments."""
+        run = self._program()
+        if self.complex_arguments or self.complex_results:
+            return Boundary(run, self.complex_arguments, self.complex_results)
+        return run
+
+    def _program(self) -> Any:
         description, options = self.description, self.options
         count("graphs")
         if not description.outputs:  # nothing to compute

@@ -10,7 +10,7 @@ import torch
 from torch.fx import GraphModule
 
 from knapper.errors import UserError
-from knapper.torch import custom, recompiles, versions
+from knapper.torch import custom, planes, recompiles, versions
 from knapper.torch.counters import count
 from knapper.torch.decompositions import table
 from knapper.torch.describe import describe
@@ -74,13 +74,18 @@ def _artefact(
     module = expand(module)
     device = device_of(module)
     eager, unmeasured = eager_of(module) if options.guard == "measure" else (None, "")
+    parts = planes.split(module)
+    module = parts.module
+    if parts.arguments or parts.results:
+        eager, unmeasured = None, "complex arguments or results"
     draws = hoist(module) if device.type == "cuda" else []
     if draws and eager is not None:
         eager, unmeasured = None, "eager draws other random numbers of a GPU"
     frozen = _frozen(module, held) if options.freeze else None
     description = describe(module, options.fallback == "allow", saved, frozen)
     if told is not None:  # what the backward is traced with
-        told += [description.strides.get(i) for i in range(len(description.results))]
+        strides = parts.claimed(description.strides)
+        told += [strides.get(i) for i in range(len(description.results))]
     recipe = Recipe(
         description,
         options,
@@ -92,6 +97,8 @@ def _artefact(
         draws,
         eager,
         unmeasured,
+        parts.arguments,
+        parts.results,
     )
     return Artefact(recipe, None if lazily else recipe.build())
 

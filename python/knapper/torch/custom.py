@@ -90,6 +90,8 @@ def packed(overload: Any) -> Any:
     """An overload as pickle can have it."""
     if isinstance(overload, Functional):
         return ("functional", packed(overload.op))
+    if not isinstance(overload, torch._ops.OpOverload):
+        return overload  # has a form of its own
     return str(overload)
 
 
@@ -97,6 +99,8 @@ def unpacked(text: Any) -> Any:
     """The overload again; AttributeError where this process has none of the name."""
     if isinstance(text, tuple):
         return Functional(unpacked(text[1]))
+    if not isinstance(text, str):
+        return text
     space, name, overload = text.split(".", 2)
     return getattr(getattr(getattr(torch.ops, space), name), overload)
 

@@ -15,6 +15,7 @@ from knapper.errors import UserError
 from knapper.torch import control, custom, memory, sizes
 from knapper.torch.description import DTYPES, Description, Input, Output, View
 from knapper.torch.nodes import arguments_of, is_by_torch, line_of, name_of
+from knapper.torch.planes import Outside
 from knapper.torch.reals import Reals
 from knapper.torch.weights import Weights
 
@@ -61,7 +62,7 @@ class Describer:
         for index, node in enumerate(found):
             value = node.meta.get("val")
             if isinstance(value, torch.SymInt):
-                if sizes.is_symbol(value):
+                if sizes.is_symbol(value) and not sizes.is_nested(value):
                     name = sizes.expression(value).name
                     self.symbols.setdefault(name, (index, -1))
                     self.ints[name] = value
@@ -211,6 +212,9 @@ class Describer:
             wrapped = custom.Functional(node.args[0])
             self.outside(node, wrapped, node.kwargs, value)
             return
+        if isinstance(target, Outside):
+            self.outside(node, target, node.kwargs, value)
+            return
         if control.is_known(target):
             self.control(node)
             return
@@ -278,6 +282,9 @@ class Describer:
         """An operator that keeps its place among others: the first of its results
         is a token."""
         overload, given = node.args[1], node.args[2:]
+        if not isinstance(overload, torch._ops.OpOverload):
+            self.missing.append(f"{overload}\n    {line_of(node)}")
+            return
         if name_of(overload) == "aten._linalg_check_errors.default":
             self.check(given, node.kwargs)
             return
@@ -586,6 +593,8 @@ class Describer:
             value = entry.meta.get("val")
             if entry in self.tokens:
                 results.append(("value", None))
+            elif isinstance(value, torch.SymInt) and entry in argument_of:
+                results.append(("argument", argument_of[entry]))
             elif isinstance(value, (torch.SymInt, int)) and not isinstance(value, bool):
                 if not sizes.symbols(value) <= self.symbols.keys():
                     raise UserError(

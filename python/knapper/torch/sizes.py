@@ -55,6 +55,11 @@ def is_symbol(size: Any) -> bool:
     return isinstance(size, torch.SymInt) and expression(size).is_Symbol
 
 
+def is_nested(size: torch.SymInt) -> bool:
+    """Whether it names the row lengths of a nested tensor and is no number."""
+    return bool(size.node.is_nested_int())
+
+
 def is_negative(number: torch.SymInt) -> bool:
     """Whether the trace met a number below zero. Where it did not, the trace holds
     for numbers that are not; what only the run knows is refused there."""

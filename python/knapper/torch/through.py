@@ -65,7 +65,8 @@ class _Call:
         if "f" in value:
             return float(value["f"])
         if "dtype" in value:
-            return _TORCH.get(value["dtype"])
+            name = value["dtype"]
+            return _TORCH.get(name) or getattr(torch, name.removeprefix("torch."), None)
         if "s" in value:
             raise RuntimeError("a size that the run decides, as an argument")
         text = value.get("text", "")

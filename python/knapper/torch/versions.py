@@ -68,3 +68,36 @@ def recompile_reason() -> str:
 
     context = getattr(utils, "get_metrics_context", lambda: None)()
     return str(getattr(context, "_metrics", {}).get("recompile_reason") or "")
+
+
+class _ComplexTensors:
+    """torch's tensors of two planes."""
+
+    def __init__(self, kind: Any, lookup: Callable[..., Any]) -> None:
+        self._kind, self._lookup = kind, lookup
+
+    def joined(self, re: torch.Tensor, im: torch.Tensor) -> Any:
+        return self._kind(re, im)
+
+    def is_complex(self, value: Any) -> bool:
+        return isinstance(value, self._kind)
+
+    def parts(self, value: Any) -> list[Any]:
+        return [value.re, value.im] if self.is_complex(value) else [value]
+
+    def apply(self, overload: Any, args: Any, kwargs: Any) -> Any:
+        """NotImplementedError where nothing is known of the operator."""
+        function = self._lookup(overload, *args, **kwargs)
+        if function is None:
+            raise NotImplementedError(str(overload))
+        return function(*args, **kwargs)
+
+
+def complex_tensors() -> _ComplexTensors | None:
+    """None where this torch has none."""
+    try:
+        from torch._subclasses.complex_tensor._core import ComplexTensor
+        from torch._subclasses.complex_tensor._ops.common import lookup_complex
+    except ImportError:
+        return None
+    return _ComplexTensors(ComplexTensor, lookup_complex)

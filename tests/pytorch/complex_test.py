@@ -1,0 +1,167 @@
+"""Complex numbers: as planes, and by torch where these have no definition."""
+
+import pytest
+import torch
+
+import knapper.torch
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    torch._dynamo.reset()
+    knapper.torch.reset_counters()
+    torch.manual_seed(0)
+
+
+def numbers(*shape):
+    return torch.randn(*shape, dtype=torch.complex64)
+
+
+def check(function, *inputs, **options):
+    options.setdefault("fallback", "error")
+    options.setdefault("cache", False)
+    want = function(*[x.clone() for x in inputs])
+    got = knapper.torch.compile(function, **options)(*[x.clone() for x in inputs])
+    torch.testing.assert_close(got, want, rtol=1e-5, atol=1e-5)
+    return got
+
+
+def rotate(q, turns):
+    """Rotary embedding as the first Llama has it."""
+    pairs = torch.view_as_complex(q.float().reshape(*q.shape[:-1], -1, 2))
+    return torch.view_as_real(pairs * turns[None, :, None]).flatten(3).type_as(q)
+
+
+def test_rotary_embedding_of_complex_numbers():
+    turns = torch.polar(torch.ones(5, 4), torch.randn(5, 4))
+    for dynamic in (False, True):
+        torch._dynamo.reset()
+        check(rotate, torch.randn(2, 5, 3, 8), turns, dynamic=dynamic)
+    check(rotate, torch.randn(2, 5, 3, 8).bfloat16(), turns)
+    assert knapper.torch.counters()["fallback_ops"] == 0
+
+
+def test_gradients_through_complex_numbers():
+    turns = torch.polar(torch.ones(5, 4), torch.randn(5, 4))
+    x = torch.randn(2, 5, 3, 8, requires_grad=True)
+    weight = numbers(9).requires_grad_()
+
+    def power(x, weight):
+        return (torch.fft.rfft(x) * weight).abs().square().sum()
+
+    for function, given, wrt, fallback in (
+        (lambda x, t: rotate(x, t).square().sum(), (x, turns), x, "error"),
+        (power, (torch.randn(3, 16), weight), weight, "allow"),
+    ):
+        (want,) = torch.autograd.grad(function(*given), wrt)
+        compiled = knapper.torch.compile(function, fallback=fallback, cache=False)
+        (got,) = torch.autograd.grad(compiled(*given), wrt)
+        torch.testing.assert_close(got, want, rtol=1e-5, atol=1e-5)
+
+
+OPERATORS = {
+    "arithmetic": lambda a, b: a * b - a / b + 2j * a + b**2 + a * 3,
+    "functions": lambda a, b: torch.exp(a) + torch.sqrt(b) + torch.tanh(a) + torch.log(b),
+    "parts": lambda a, b: a.real + b.imag + a.abs() + b.angle(),
+    "conjugates": lambda a, b: a.conj() * b + (b.conj() @ a.mH).sum(),
+    "products": lambda a, b: a @ b.mT + torch.einsum("ij,kj->ik", a, b),
+    "sums": lambda a, b: a.sum(0) + b.mean(0) + a.cumsum(0)[1] + b.prod(0),
+    "order": lambda a, b: torch.cat([a.t(), b.t()]).roll(1, 0).flip(0)[1:].unsqueeze(0),
+    "choice": lambda a, b: torch.where(a.real > 0, a, b).gather(0, torch.zeros(1, 4).long()),
+    "written parts": lambda a, b: a.index_put((torch.tensor([1]),), b[0]).index_copy(
+        0, torch.tensor([0]), b[1:2]
+    ),
+    "tests": lambda a, b: (a == a.conj()) | b.isnan() | a.isinf(),
+    "made": lambda a, b: torch.zeros(3, 4, dtype=torch.complex64) + torch.full((4,), 1 + 2j) + a.new_ones(4),
+    "of reals": lambda a, b: torch.complex(a.real, b.imag) + torch.polar(a.abs(), b.angle()),
+    "constants": lambda a, b: a * torch.tensor([1j, 2, 3, 4 - 1j]),
+    "several results": lambda a, b: torch.split(a, 1)[1] + b.unbind()[0],
+}
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_operators_are_compiled(name):
+    check(OPERATORS[name], numbers(3, 4), numbers(3, 4))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [lambda a: a, lambda a: a.t(), lambda a: a[1:], lambda a: a.conj(), lambda a: (a * 2).conj(),
+     lambda a: a.imag, torch.view_as_real, lambda a: a[:, ::2], lambda a: a.expand(2, 3, 4)],
+)  # fmt: skip
+def test_results_that_lie_in_a_complex_argument(function):
+    got = check(function, numbers(3, 4))
+    assert got.stride() == function(numbers(3, 4)).stride()
+
+
+def test_complex_arguments_are_written_where_they_lie():
+    def double(z):
+        z.mul_(2j)
+        return z + 1
+
+    for view in (lambda z: z, lambda z: z.conj(), lambda z: z[:, ::2]):
+        torch._dynamo.reset()
+        ours, theirs = numbers(3, 4), None
+        theirs = ours.clone()
+        got = knapper.torch.compile(double, fallback="error", cache=False)(view(ours))
+        torch.testing.assert_close(got, double(view(theirs)))
+        torch.testing.assert_close(ours, theirs)
+
+
+FOURIER = {
+    "rfft": lambda x: torch.fft.rfft(x).abs(),
+    "two dims and back": lambda x: torch.fft.irfft2(torch.fft.rfft2(x) * 2),
+    "shifted": lambda x: torch.fft.fftshift(torch.fft.fft(x)),
+    "short times": lambda x: torch.stft(x, 8, window=torch.hann_window(8), return_complex=True),
+    "eigenvalues": lambda x: torch.linalg.eigvals(x[:, :6]).abs().sort().values,
+}
+
+
+@pytest.mark.parametrize("name", FOURIER)
+def test_what_has_no_planes_is_computed_by_torch(name):
+    check(FOURIER[name], torch.randn(6, 16), fallback="allow")
+    assert knapper.torch.counters()["fallback_ops"] > 0
+
+
+def test_what_has_no_planes_is_named():
+    with pytest.raises(Exception, match=r"(?s)_fft_r2c.default of complex numbers.*complex_test.py:\d+"):
+        check(lambda x: torch.fft.rfft(x).abs(), torch.randn(6, 16))
+
+
+def test_parts_of_storage_of_complex_numbers_are_refused():
+    with pytest.raises(Exception, match="as_strided.default of complex numbers is not supported"):
+        check(lambda z: (z * 2).as_strided((2,), (3,)) + 1, numbers(9))
+
+
+def test_a_number_is_written_to_the_real_plane_alone():
+    index = torch.zeros(1, 4).long()
+    check(lambda z: z.scatter(0, index, 3.0) + 1, numbers(3, 4), fallback="allow")
+
+
+def test_complex_results_come_from_the_cache(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "torch"))
+    z = numbers(3, 4)
+    for _ in range(2):
+        torch._dynamo.reset()
+        knapper.torch.reset_counters()
+        check(lambda z: z * 2j + z.abs(), z, cache=True)
+        check(lambda z: torch.fft.fft(z) + 1, z, cache=True, fallback="allow")
+    assert knapper.torch.counters()["cache_hits"] == 2
+
+
+def test_nested_tensors_of_ragged_rows():
+    net = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.GELU())
+    compiled = knapper.torch.compile(net, fallback="error", cache=False)
+    for rows in ((2, 3), (5, 1, 4), (2, 2)):
+        given = torch.nested.nested_tensor([torch.randn(n, 4) for n in rows], layout=torch.jagged)
+        torch.testing.assert_close(compiled(given).values(), net(given).values())
+
+
+def test_printing_from_within_a_graph_is_named():
+    def loud(x):
+        torch._higher_order_ops.print("{}", 1)
+        return x + 1
+
+    with pytest.raises(Exception, match=r"(?s)not supported yet:\n  print\n.*complex_test.py:\d+"):
+        knapper.torch.compile(loud, fullgraph=True, cache=False)(torch.ones(2))
