@@ -43,7 +43,8 @@ LogicalResult importCustomCall(HloNode &n) {
     return importHloHostCall(n);
   if (target == "shape_assertion")
     return importHloShapeAssertion(n);
-  for (const HloTarget &known : hloMatrixTargets())
+  for (const HloTarget &known :
+       llvm::concat<const HloTarget>(hloMatrixTargets(), hloSortTargets()))
     if (target == known.name)
       return n.size() == known.operands && n.results.size() == known.results
                  ? known.import(n)

@@ -37,6 +37,10 @@ public:
   Expected<llvm::SmallVector<mlir::Value>>
   call(llvm::StringRef callee, llvm::ArrayRef<mlir::Value> arguments,
        HloNode &caller);
+  /// Null: there is none of the name.
+  mlir::Operation *function(llvm::StringRef name) const {
+    return functions.lookup(name);
+  }
   /// Null: known, but could not be imported. Nothing: no such value.
   std::optional<mlir::Value> lookup(mlir::Value value, HloFrame &frame);
 

@@ -130,6 +130,7 @@ struct HloTarget {
   mlir::LogicalResult (*import)(HloNode &);
 };
 llvm::ArrayRef<HloTarget> hloMatrixTargets();
+llvm::ArrayRef<HloTarget> hloSortTargets();
 
 // The families; a file each.
 llvm::ArrayRef<HloRow> hloUnaryRows();

@@ -201,8 +201,8 @@ static std::optional<HloSortKey> keyOf(Value value, StringRef lower,
                     (direction.getValue() == lower) != turned};
 }
 
-SmallVector<HloSortKey> hloSortKeys(Operation *op) {
-  Block *block = hloBlock(op, 0, 2 * op->getNumOperands());
+SmallVector<HloSortKey> hloSortKeys(Operation *op, unsigned arguments) {
+  Block *block = hloBlock(op, 0, arguments);
   if (!block || block->back().getNumOperands() != 1)
     return {};
   SmallVector<HloSortKey> keys;

@@ -34,8 +34,10 @@ struct HloSortKey {
   unsigned operand;
   bool ascending;
 };
-/// The keys of a comparator, the first decides first; empty where it is none.
-llvm::SmallVector<HloSortKey> hloSortKeys(mlir::Operation *op);
+/// The keys of a comparator of `arguments` scalars, the region of an op or a
+/// function, the first decides first; empty where it is none.
+llvm::SmallVector<HloSortKey> hloSortKeys(mlir::Operation *op,
+                                          unsigned arguments);
 
 /// What the region of scalars gives for all elements of `arguments` at once,
 /// which have one shape. Nothing where it has ops that are not elementwise,

@@ -87,6 +87,7 @@ OPS = {
     "sort": (lambda x: (jnp.sort(x, 1), jnp.argsort(x, 0), lax.top_k(x, 2), jnp.sort(x, 0, descending=True)), X),
     "sort by two": (lambda x, y: lax.sort((x, y, x + y), num_keys=2), X.round(), X),
     "sort of NaN": (jnp.sort, EDGES),
+    "nearly the first": (lambda x: (lax.approx_max_k(x, 2), lax.approx_min_k(x, 3, reduction_dimension=0), lax.approx_max_k(x, 2, aggregate_to_topk=False)), X),
     "pool": (lambda x: (max_pool(x), lax.reduce_window(x, 0.0, lax.add, (1, 3, 3, 1), (1, 1, 1, 1), "VALID")), normal(2, 7, 7, 3)),
     "smallest of windows": (lambda x: lax.reduce_window(x, jnp.inf, lax.min, (1, 2), (1, 2), "SAME"), X),
     "windows from a number": (lambda x: lax.reduce_window(x, 2.0, lax.mul, (2, 2), (1, 1), "SAME"), X),
