@@ -40,6 +40,10 @@ Type AtenImporter::elementType(StringRef name) {
       .Case("u16", b.getIntegerType(16, false))
       .Case("u32", b.getIntegerType(32, false))
       .Case("u64", b.getIntegerType(64, false))
+      .Case("f8e4m3fn", b.getType<Float8E4M3FNType>())
+      .Case("f8e4m3fnuz", b.getType<Float8E4M3FNUZType>())
+      .Case("f8e5m2", b.getType<Float8E5M2Type>())
+      .Case("f8e5m2fnuz", b.getType<Float8E5M2FNUZType>())
       .Default(Type());
 }
 
@@ -531,6 +535,10 @@ AtenImporter::run(const llvm::json::Object &graph) {
   if (const llvm::json::Array *given = graph.getArray("random"))
     for (const llvm::json::Value &entry : *given)
       byTorch.insert(entry.getAsString().value_or(""));
+  if (const llvm::json::Array *given = graph.getArray("saturating"))
+    for (const llvm::json::Value &entry : *given)
+      if (Type type = elementType(entry.getAsString().value_or("")))
+        saturating.insert(type);
   OwningOpRef<ModuleOp> made(
       ModuleOp::create(FileLineColLoc::get(context, "torch", 0, 0)));
   module = *made;

@@ -23,6 +23,8 @@ public:
 
   /// The element type of a name as "f32"; null for one that we lack.
   mlir::Type elementType(llvm::StringRef name);
+  /// Types whose largest number is what becomes too large for them.
+  llvm::DenseSet<mlir::Type> saturating;
   /// A size: a number, or an expression as text. Null where it is neither.
   ts::Dim size(const llvm::json::Value &value);
   /// The value of that name, as the body that is built sees it; null where it

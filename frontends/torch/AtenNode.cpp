@@ -109,13 +109,21 @@ Value AtenNode::tensor(StringRef name) {
   return {};
 }
 
+Value AtenNode::converted(Value value, Type element) {
+  if (!ts::isStorage(element) || importer.saturating.contains(element) ||
+      ts::elementTypeOf(value) == element)
+    return convert(value, element);
+  return makeAs<ts::ConvertOp>(ts::withElement(value.getType(), element), value,
+                               /*saturate=*/false, ts::Rounding::nearest);
+}
+
 Value AtenNode::operand(StringRef name, Type element) {
   const llvm::json::Value *value = argument(name);
   if (!value || !element)
     return {};
   if (referenceOf(*value)) {
     Value x = tensor(name);
-    return x ? convert(x, element) : Value();
+    return x ? converted(x, element) : Value();
   }
   return number(*value, element);
 }
@@ -307,7 +315,7 @@ LogicalResult AtenNode::out(Value value, size_t index) {
     return mlir::success();
   Type wanted = element(index), given = ts::elementTypeOf(value);
   if (wanted && given != wanted && given == wide(index))
-    value = convert(value, wanted);
+    value = converted(value, wanted);
   results[index] = value;
   return mlir::success();
 }

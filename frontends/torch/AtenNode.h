@@ -96,6 +96,9 @@ public:
 
   std::string where() const override;
 
+  /// As `convert`; floats of eight bits overflow as torch says.
+  mlir::Value converted(mlir::Value value, mlir::Type element);
+
   AtenImporter &importer;
   std::string name, overload;
 

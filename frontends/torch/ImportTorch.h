@@ -33,6 +33,8 @@
 // - `operands`: the tensors among the arguments.
 // - `random`?: overloads that draw random numbers: torch computes them, from
 //   its generator, whatever `fallback` says.
+// - `saturating`?: dtypes of eight bits to which torch saturates; to others what
+//   is too large becomes infinity, or NaN where there is none.
 // - `fallback`: a node without a row becomes a ts.external of the domain
 // "torch",
 //   which the process registers an operator for.

@@ -593,3 +593,20 @@ def test_group_norm_of_symbolic_channels():
 
     assert at_sizes(function, (2, 8, 5), (3, 12, 7), (2, 20, 3)) == 0
     at_sizes(lambda x: torch.nn.functional.group_norm(x, 2), (2, 4, 5, 3), (3, 6, 2, 7))
+
+
+EIGHT_BITS = [torch.float8_e4m3fn, torch.float8_e5m2, torch.float8_e4m3fnuz, torch.float8_e5m2fnuz]
+
+
+@pytest.mark.parametrize("dtype", EIGHT_BITS)
+def test_floats_of_eight_bits(dtype):
+    limits = [0.0, -0.0, 1e-3, 1e-6, 1e-10, 240, 448, 449, 464, 465, 480, 57344, 61440, 1e5, 1e30, torch.inf]
+    wide = torch.cat([torch.tensor([*limits, *(-x for x in limits)]), torch.randn(100) * 50])
+    every = torch.arange(256, dtype=torch.uint8).view(dtype)
+    for source in (torch.float32, torch.bfloat16, torch.float16):
+        torch._dynamo.reset()
+        convert = knapper.torch.compile(lambda x: x.to(dtype).reshape(4, -1).t(), fallback="error", cache=False)
+        got, want = convert(wide.to(source)), wide.to(source).to(dtype).reshape(4, -1).t()
+        assert torch.equal(got.contiguous().view(torch.uint8), want.contiguous().view(torch.uint8))
+        back = knapper.torch.compile(lambda x: x.to(source) * 2, fallback="error", cache=False)
+        torch.testing.assert_close(back(every), every.to(source) * 2, rtol=0, atol=0, equal_nan=True)

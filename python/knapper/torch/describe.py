@@ -12,7 +12,7 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.fx import GraphModule, Node
 
 from knapper.errors import UserError
-from knapper.torch import control, custom, memory, sizes
+from knapper.torch import control, custom, memory, sizes, versions
 from knapper.torch.description import DTYPES, Description, Input, Output, View
 from knapper.torch.nodes import arguments_of, is_by_torch, line_of, name_of
 from knapper.torch.planes import Outside
@@ -700,6 +700,7 @@ class Describer:
             "torch": torch.__version__,
             "fallback": fallback,
             "random": sorted(map(name_of, self.by_torch)),
+            "saturating": versions.saturating(),
             "inputs": self.described,
             "nodes": self.nodes,
             "outputs": outputs,

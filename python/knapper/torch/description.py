@@ -25,7 +25,12 @@ DTYPES = {
     torch.uint16: "u16",
     torch.uint32: "u32",
     torch.uint64: "u64",
+    torch.float8_e4m3fn: "f8e4m3fn",
+    torch.float8_e4m3fnuz: "f8e4m3fnuz",
+    torch.float8_e5m2: "f8e5m2",
+    torch.float8_e5m2fnuz: "f8e5m2fnuz",
 }
+NARROW = [dtype for dtype, name in DTYPES.items() if name.startswith("f8")]
 
 
 @dataclasses.dataclass

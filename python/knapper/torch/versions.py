@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 # The versions that the tests have run on.
 OLDEST, NEWEST = (2, 11), (2, 13)
@@ -59,6 +61,16 @@ def saves(metadata: Any) -> int | None:
     if hasattr(metadata, "bw_donated_idxs"):
         metadata.bw_donated_idxs = []
     return getattr(metadata, "num_forward", None)
+
+
+@functools.cache
+def saturating() -> list[str]:
+    """Names of the floats of eight bits to which this torch's conversions saturate."""
+    from knapper.torch.description import DTYPES, NARROW
+
+    with unset_fake_temporarily():
+        large = torch.tensor(torch.inf)
+        return [DTYPES[t] for t in NARROW if bool(large.to(t).float().isfinite())]
 
 
 def recompile_reason() -> str:
