@@ -34,7 +34,6 @@ import inspect
 import io
 import json
 import logging
-import math
 import os
 import statistics
 import subprocess
@@ -53,6 +52,7 @@ sys.path[:0] = [str(ROOT / "python"), str(ROOT / "bench")]
 from architecture_modules import ARCHITECTURES, INPUTS, SIZES  # noqa: E402
 from gpu_models import DTYPES  # noqa: E402
 from named_models import named_models  # noqa: E402
+from ratios import geometric_mean  # noqa: E402
 from side_by_side import medians  # noqa: E402
 
 EXPORTERS = ("torchscript", "dynamo")
@@ -386,7 +386,7 @@ def main() -> int:
                     file.write(json.dumps(row) + "\n")
     ratios = [row["ratio"] for row in rows if row.get("ratio")]
     bad = [row["name"] for row in rows if not row.get("right")]
-    mean = math.exp(sum(map(math.log, ratios)) / len(ratios)) if ratios else 0.0
+    mean = geometric_mean(ratios)
     least = min(ratios, default=0.0)
     if options.table:
         print(table([row for row in rows if "failed" not in row], options))

@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 import knapper
 from peers import PEERS, Job, chosen
+from ratios import geometric_mean
 from side_by_side import medians
 
 SHORT_MS = 2  # of a row: below it the best peer's own overhead counts
@@ -113,10 +114,6 @@ def measure(row: Row, module, peers: dict[str, type], rounds: int) -> dict:
         "error": max(errors.values(), default=math.inf),
         "ratio": min(times.values()) / own if times else None,
     }
-
-
-def geometric_mean(ratios: list[float]) -> float:
-    return math.exp(sum(map(math.log, ratios)) / len(ratios))
 
 
 def compare(rows: Iterable[Row], arguments: argparse.Namespace, bars: Bars) -> int:

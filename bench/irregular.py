@@ -18,7 +18,6 @@ import dataclasses
 import json
 import math
 import random
-import statistics
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -26,6 +25,7 @@ from typing import Any
 
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
+from ratios import distribution
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "python")]
@@ -340,8 +340,7 @@ def main() -> int:
                 bad.append(f"wrong: {row['name']}")
             elif row["ratio"] < BAR:
                 bad.append(f"{row['ratio']:.2f}x ({row['knapper'] * 1e3:.1f} us, peer {row['peer'] * 1e3:.1f}): {row['name']}")
-        ratios = sorted(r["ratio"] for r in own)
-        print(f"{family.__name__:12} {len(own):3}  median {statistics.median(ratios):6.2f}  least {ratios[0]:5.2f}  most {ratios[-1]:6.2f}", flush=True)
+        print(distribution(family.__name__, [r["ratio"] for r in own]), flush=True)
         rows += own
     print("\n".join(bad))
     if options.json:

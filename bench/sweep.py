@@ -35,6 +35,7 @@ sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "python")]
 
 from drawn import summary  # noqa: E402
 from drawn.workers import Worker, spread  # noqa: E402
+from ratios import quantile  # noqa: E402
 
 BARS = {"5th percentile": (0.05, 0.85), "median": (0.5, 1.15), "least": (0.0, 0.5)}
 BAD = ("wrong", "crash", "timeout", "internal", "refused")
@@ -123,8 +124,8 @@ def minimised(sweep: Sweep, row: dict[str, Any]) -> Any:
 def below_bars(rows: list[dict[str, Any]]) -> list[str]:
     found, problems = summary.ratios(rows), []
     for name, (share, bar) in BARS.items():
-        if found and summary.quantile(found, share) < bar:
-            problems.append(f"{name} {summary.quantile(found, share):.2f} is below {bar}")
+        if found and quantile(found, share) < bar:
+            problems.append(f"{name} {quantile(found, share):.2f} is below {bar}")
     bad = [r for r in rows if r["status"] in BAD]
     if bad:
         problems.append(f"{len(bad)} cases are wrong, refused or ended badly")

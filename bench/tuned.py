@@ -20,7 +20,6 @@ from __future__ import annotations
 import argparse
 import filecmp
 import json
-import math
 import os
 import shutil
 import statistics
@@ -37,6 +36,7 @@ sys.path[:0] = [str(ROOT / "python"), str(ROOT / "tests" / "models")]
 
 import knapper  # noqa: E402
 from named_models import named_models  # noqa: E402
+from ratios import geometric_mean  # noqa: E402
 
 MEAN_BAR, SLOWER_BAR, BUDGET_BAR = 0.95, 1.02, 1.1
 
@@ -160,7 +160,7 @@ def main() -> int:
             failures.append(f"{name}: {row['ratio']:.3f} times the untuned time after tuning")
         if row["tune_s"] > BUDGET_BAR * budget:
             failures.append(f"{name}: {row['tune_s']:.0f} s of a budget of {arguments.budget}")
-    mean = math.exp(statistics.fmean(math.log(row["ratio"]) for row in rows.values()))
+    mean = geometric_mean([row["ratio"] for row in rows.values()])
     print(f"geometric mean {mean:.3f}, least {min(row['ratio'] for row in rows.values()):.3f}")
     if mean < MEAN_BAR:
         failures.append(f"geometric mean {mean:.3f}, the bar is {MEAN_BAR}")

@@ -80,10 +80,11 @@ lastingOptions(const knapper_llm_options &given) {
     return userError("is " + std::to_string(given.hung_after),
                      "knapper_llm_options hung_after",
                      "seconds, at most 86400; below 0 for never");
-  bool isCpu = !given.target || std::string_view(given.target) == "cpu";
-  options.hungSeconds = given.hung_after > 0   ? given.hung_after
-                        : given.hung_after < 0 ? 0
-                                               : hungSecondsOf(isCpu);
+  options.hungSeconds =
+      given.hung_after > 0 ? given.hung_after
+      : given.hung_after < 0
+          ? 0
+          : hungSecondsOf(given.target ? given.target : "cpu");
   return options;
 }
 

@@ -7,12 +7,10 @@ import math
 from pathlib import Path
 from typing import Any
 
+from ratios import distribution, geometric_mean, quantile
+
 SLOW = 0.7  # ratios below are listed with their kernels
 EXPLAINED = {"right", "not exported"}
-
-
-def quantile(ordered: list[float], share: float) -> float:
-    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
 
 def ratios(rows: list[dict[str, Any]]) -> list[float]:
@@ -24,19 +22,17 @@ def text(rows: list[dict[str, Any]], listed: int = 40) -> str:
     lines = ["  ".join(f"{name}: {n}" for name, n in counts.most_common())]
     found = ratios(rows)
     if found:
-        mean = math.exp(sum(map(math.log, found)) / len(found))
         lines.append(
             f"ratio to the best peer over {len(found)}: 5th percentile {quantile(found, 0.05):.2f}, "
             f"median {quantile(found, 0.5):.2f}, 95th {quantile(found, 0.95):.2f}, "
-            f"least {found[0]:.3f}, geometric mean {mean:.2f}; below {SLOW}: {sum(r < SLOW for r in found)}"
+            f"least {found[0]:.3f}, geometric mean {geometric_mean(found):.2f}; below {SLOW}: {sum(r < SLOW for r in found)}"
         )
         by: dict[str, list[float]] = collections.defaultdict(list)
         for r in rows:
             if r.get("ratio", 0) > 0:
                 by[r["family"]].append(r["ratio"])
         for name, values in sorted(by.items(), key=lambda f: quantile(sorted(f[1]), 0.5)):
-            values.sort()
-            lines.append(f"  {name:24} {len(values):5}  median {quantile(values, 0.5):6.2f}  5th {quantile(values, 0.05):6.2f}  least {values[0]:7.3f}")
+            lines.append("  " + distribution(name, values))
     slow = sorted((r for r in rows if 0 < r.get("ratio", 0) < SLOW), key=lambda r: r["ratio"])
     for r in slow[:listed]:
         lines.append(f"slow {r['ratio']:.3f}  #{r['number']} {r['name']}: {r['knapper_ms'] * 1e3:.1f} us  {' | '.join(r.get('launches', []))[:160]}")

@@ -3,6 +3,7 @@
 
 #include "capi/pjrt/KnapperFunctions.h"
 #include "capi/pjrt/PjrtArguments.h"
+#include "capi/pjrt/PjrtBufferArguments.h"
 #include <cstring>
 #include <exception>
 #include <new>

@@ -1,6 +1,7 @@
 // The size of every struct against the published ones: the interface has no
 // other check, and a field too few writes into the caller's memory.
 #include "capi/pjrt/PjrtArguments.h"
+#include "capi/pjrt/PjrtBufferArguments.h"
 
 namespace knapper::pjrt {
 

@@ -2,19 +2,12 @@
 #include "frontends/stablehlo/HloElastic.h"
 #include "frontends/stablehlo/HloImporter.h"
 #include "frontends/stablehlo/HloNode.h"
-#include "mlir/IR/Builders.h"
-#include "mlir/IR/IRMapping.h"
+#include "frontends/stablehlo/HloPartitioner.h"
 #include <map>
 
 using namespace mlir;
 
 namespace knapper {
-
-constexpr int64_t kManualAxes = 0;
-constexpr int64_t kPerValue[] = {7, 16};
-/// Ops after functions are put in, and calls in calls.
-constexpr size_t kMostOps = 1 << 18;
-constexpr unsigned kMostDepth = 100;
 
 static uint64_t countOf(ModuleOp program, StringRef name) {
   auto count = program->getAttrOfType<IntegerAttr>(name);
@@ -26,87 +19,12 @@ int64_t hloDevices(ModuleOp program) {
       std::max<uint64_t>(countOf(program, "mhlo.num_partitions"), 1));
 }
 
-static ArrayRef<int64_t> shapeOf(Value value) {
-  auto tensor = dyn_cast<RankedTensorType>(value.getType());
-  return tensor ? tensor.getShape() : ArrayRef<int64_t>();
-}
-
-static Error damagedProgram(const Twine &what) {
-  return userError(what.str(), "the StableHLO program",
-                   "the file is damaged: export it again");
-}
-
 /// Results are the operands.
 static bool isPassing(StringRef kind) {
   return kind == "unrealized_conversion_cast" || kind == "optimization_barrier";
 }
 
-namespace {
-
-class Partitioner {
-public:
-  Partitioner(ModuleOp program, int64_t count)
-      : program(program), devices(static_cast<size_t>(count)), meshes(devices),
-        b(program.getContext()) {}
-
-  Expected<HloPartition> run();
-
-private:
-  HloSharding of(Value value) const {
-    auto found = cut.find(value);
-    return found != cut.end()
-               ? found->second
-               : wholeHloSharding(shapeOf(value).size(), devices);
-  }
-  bool isCut(Value value) const { return cut.contains(value); }
-  /// Gives the value its type and place after `sharding`; `shape`: of the
-  /// whole.
-  bool setParts(Value value, const HloSharding &sharding);
-  void note(Operation *op, const Twine &reason);
-
-  Value make(StringRef name, Value operand, Type type, Operation *before,
-             ArrayRef<NamedAttribute> attributes = {});
-  /// The value with other parts; null where that leaves a rest.
-  Value moved(Value value, const HloSharding &to, Operation *before);
-  Value whole(Value value, Operation *before) {
-    return moved(value, wholeHloSharding(shapeOf(value).size(), devices),
-                 before);
-  }
-  Value gathered(Value value, const HloSharding &from, size_t dim,
-                 Operation *before);
-
-  /// Groups that are named as axes of a mesh, as tables of devices.
-  void writeGroups();
-  /// Takes constraints out of functions of scalars, which say nothing there.
-  void stripRegions();
-  Status block(Block &block);
-  Status visit(Operation *op);
-  Status manual(Operation *op);
-  Status control(Operation *op);
-  Status inlined(Operation *op, Block &callee);
-  void constrained(Operation *op);
-  void elementwise(Operation *op);
-  void placed(Operation *op, ArrayRef<int64_t> at);
-  std::optional<HloSharding> argument(Operation *main, BlockArgument value);
-
-  /// Whether shard_map is in the op, or in functions that it calls.
-  bool hasManual(Operation *op, unsigned depth = 0);
-  Block *callee(Operation *op);
-
-  ModuleOp program;
-  size_t devices;
-  HloMeshes meshes;
-  OpBuilder b;
-  llvm::StringMap<Operation *> functions;
-  llvm::StringMap<bool> manualFunctions;
-  llvm::DenseMap<Value, HloSharding> cut; ///< of what is not whole
-  std::string problems;
-  std::vector<std::string> lines; ///< of the calls around
-  size_t copied = 0;
-  unsigned depth = 0, regions = 0; ///< of calls; of shard_map
-};
-
-void Partitioner::note(Operation *op, const Twine &reason) {
+void HloPartitioner::note(Operation *op, const Twine &reason) {
   problems += ("\n  " + hloName(op) + "(").str();
   for (auto [i, operand] : llvm::enumerate(op->getOperands())) {
     llvm::raw_string_ostream text(problems);
@@ -124,9 +42,9 @@ void Partitioner::note(Operation *op, const Twine &reason) {
     problems += "\n    " + line;
 }
 
-Value Partitioner::make(StringRef name, Value operand, Type type,
-                        Operation *before,
-                        ArrayRef<NamedAttribute> attributes) {
+Value HloPartitioner::make(StringRef name, Value operand, Type type,
+                           Operation *before,
+                           ArrayRef<NamedAttribute> attributes) {
   b.setInsertionPoint(before);
   OperationState state(operand.getLoc(), name);
   state.addOperands(operand);
@@ -135,7 +53,7 @@ Value Partitioner::make(StringRef name, Value operand, Type type,
   return b.create(state)->getResult(0);
 }
 
-bool Partitioner::setParts(Value value, const HloSharding &sharding) {
+bool HloPartitioner::setParts(Value value, const HloSharding &sharding) {
   auto type = dyn_cast<RankedTensorType>(value.getType());
   std::optional<SmallVector<int64_t>> shape;
   if (type && type.hasStaticShape() && sharding.rank() == shapeOf(value).size())
@@ -152,8 +70,8 @@ bool Partitioner::setParts(Value value, const HloSharding &sharding) {
 // Other parts
 //===----------------------------------------------------------------------===//
 
-Value Partitioner::gathered(Value value, const HloSharding &from, size_t dim,
-                            Operation *before) {
+Value HloPartitioner::gathered(Value value, const HloSharding &from, size_t dim,
+                               Operation *before) {
   // Groups of devices that differ in this dim alone.
   SmallVector<int64_t> copies = from.copies();
   std::map<std::vector<int64_t>, SmallVector<int64_t>> groups;
@@ -181,8 +99,8 @@ Value Partitioner::gathered(Value value, const HloSharding &from, size_t dim,
                    DenseElementsAttr::get(table, ArrayRef<int64_t>(members)))});
 }
 
-Value Partitioner::moved(Value value, const HloSharding &to,
-                         Operation *before) {
+Value HloPartitioner::moved(Value value, const HloSharding &to,
+                            Operation *before) {
   HloSharding from = of(value);
   auto type = dyn_cast<RankedTensorType>(value.getType());
   if (from == to || !type)
@@ -245,7 +163,7 @@ Value Partitioner::moved(Value value, const HloSharding &to,
 // Ops
 //===----------------------------------------------------------------------===//
 
-void Partitioner::writeGroups() {
+void HloPartitioner::writeGroups() {
   program.walk([&](Operation *op) {
     Attribute named = op->getAttr("replica_groups");
     if (!named || isa<DenseElementsAttr>(named))
@@ -261,7 +179,7 @@ void Partitioner::writeGroups() {
   });
 }
 
-void Partitioner::stripRegions() {
+void HloPartitioner::stripRegions() {
   program.walk([&](Operation *op) {
     if (!op->getParentOp())
       return;
@@ -279,183 +197,7 @@ void Partitioner::stripRegions() {
   });
 }
 
-Block *Partitioner::callee(Operation *op) {
-  StringRef kind = hloName(op);
-  if (kind != "call" && kind != "composite")
-    return nullptr;
-  Attribute named = op->getAttr(kind == "call" ? "callee" : "decomposition");
-  StringRef name;
-  if (auto text = dyn_cast_if_present<StringAttr>(named))
-    name = text.getValue();
-  else if (auto symbol = dyn_cast_if_present<FlatSymbolRefAttr>(named))
-    name = symbol.getValue();
-  Operation *function = functions.lookup(name);
-  return function ? hloBlock(function, 0, op->getNumOperands()) : nullptr;
-}
-
-bool Partitioner::hasManual(Operation *op, unsigned nested) {
-  if (hloName(op) == "manual_computation" || nested > kMostDepth)
-    return true;
-  if (Block *body = callee(op)) {
-    Operation *function = body->getParentOp();
-    StringRef name = function->getAttrOfType<StringAttr>("sym_name").getValue();
-    if (auto known = manualFunctions.find(name); known != manualFunctions.end())
-      return known->second;
-    bool has = llvm::any_of(
-        *body, [&](Operation &inner) { return hasManual(&inner, nested + 1); });
-    manualFunctions[name] = has;
-    return has;
-  }
-  for (Region &region : op->getRegions())
-    for (Block &inner : region)
-      for (Operation &each : inner)
-        if (hasManual(&each, nested + 1))
-          return true;
-  return false;
-}
-
-Status Partitioner::inlined(Operation *op, Block &body) {
-  if (++depth > kMostDepth)
-    return damagedProgram("functions call each other without an end");
-  IRMapping map;
-  for (auto [inner, outer] : llvm::zip(body.getArguments(), op->getOperands()))
-    map.map(inner, outer);
-  b.setInsertionPoint(op);
-  SmallVector<Operation *> ops;
-  for (Operation &each : llvm::drop_end(body))
-    ops.push_back(b.clone(each, map));
-  copied += ops.size();
-  if (copied > kMostOps)
-    return userError("the program has more than " + std::to_string(kMostOps) +
-                         " ops after its functions are put in",
-                     "the StableHLO program", "compile parts of the model");
-  Operation &end = body.back();
-  if (end.getNumOperands() != op->getNumResults())
-    return damagedProgram("a call gives other results than its function");
-  SmallVector<Value> results;
-  for (Value value : end.getOperands())
-    results.push_back(map.lookupOrDefault(value));
-  // So ops that are replaced while they are visited replace them here too.
-  SmallVector<Operation *> keep;
-  for (auto [i, value] : llvm::enumerate(results)) {
-    b.setInsertionPoint(op);
-    OperationState state(op->getLoc(), "builtin.unrealized_conversion_cast");
-    state.addOperands(value);
-    state.addTypes(value.getType());
-    keep.push_back(b.create(state));
-    op->getResult(static_cast<unsigned>(i))
-        .replaceAllUsesWith(keep.back()->getResult(0));
-  }
-  std::string line = hloSourceLine(op->getLoc());
-  lines.push_back(line.empty() && !lines.empty() ? lines.back() : line);
-  op->erase();
-  for (Operation *each : ops)
-    TRY(visit(each));
-  for (Operation *each : keep)
-    TRY(visit(each));
-  lines.pop_back();
-  --depth;
-  return success();
-}
-
-Status Partitioner::manual(Operation *op) {
-  Block *body = hloBlock(op, 0, op->getNumOperands());
-  auto list = [&](StringRef name, ArrayRef<int64_t> codes) {
-    return dyn_cast_if_present<ArrayAttr>(
-        sdyField(op->getAttr(name), codes, 0));
-  };
-  ArrayAttr in = list("in_shardings", kPerValue),
-            out = list("out_shardings", kPerValue),
-            named = list("manual_axes", kManualAxes);
-  if (!body || !in || !out || !named || in.size() != op->getNumOperands() ||
-      out.size() != op->getNumResults() ||
-      body->back().getNumOperands() != op->getNumResults())
-    return damagedProgram("manual_computation has no region for its operands");
-  if (regions > 0 && !meshes.isOrdered()) {
-    note(op, "a shard_map in another over a mesh of devices in another order "
-             "than they are numbered");
-    return success();
-  }
-  SmallVector<StringRef> axes;
-  for (Attribute axis : named)
-    if (auto text = dyn_cast<StringAttr>(axis))
-      axes.push_back(text.getValue());
-  for (auto [i, argument] : llvm::enumerate(body->getArguments())) {
-    Value value = op->getOperand(static_cast<unsigned>(i));
-    std::optional<HloSharding> to =
-        meshes.sharding(in[i], shapeOf(value).size(), &axes);
-    if (to)
-      value = moved(value, *to, op);
-    if (!to || !value || value.getType() != argument.getType())
-      return damagedProgram("manual_computation takes operand " + Twine(i) +
-                            " in parts that its sharding does not give");
-    // In the region it is whole.
-    argument.replaceAllUsesWith(
-        make("builtin.unrealized_conversion_cast", value, value.getType(), op));
-  }
-  ++regions;
-  TRY(block(*body));
-  --regions;
-  Operation *end = &body->back();
-  for (auto [i, result] : llvm::enumerate(op->getResults())) {
-    Value value = whole(end->getOperand(static_cast<unsigned>(i)), end);
-    std::optional<HloSharding> from =
-        meshes.sharding(out[i], shapeOf(result).size(), &axes);
-    Value made =
-        make("builtin.unrealized_conversion_cast", value, value.getType(), end);
-    if (!from || !setParts(result, *from) || result.getType() != made.getType())
-      return damagedProgram("manual_computation gives result " + Twine(i) +
-                            " in parts that its sharding does not give");
-    cut.erase(result);
-    result.replaceAllUsesWith(made);
-    if (!from->isWhole())
-      cut[made] = *from;
-  }
-  end->erase();
-  op->getBlock()->getOperations().splice(Block::iterator(op),
-                                         body->getOperations());
-  op->erase();
-  return success();
-}
-
-/// Carried values keep the parts that they begin with.
-Status Partitioner::control(Operation *op) {
-  bool loops = hloName(op) == "while";
-  unsigned count = loops ? op->getNumOperands() : 0;
-  if (loops && op->getNumResults() != count)
-    return damagedProgram("while gives other values than its operands");
-  for (unsigned r = 0; r < op->getNumRegions(); ++r) {
-    Block *body = hloBlock(op, r, count);
-    if (!body)
-      return damagedProgram(hloName(op) + " has no regions of its operands");
-    for (unsigned i = 0; i < count; ++i) {
-      body->getArgument(i).setType(op->getOperand(i).getType());
-      if (isCut(op->getOperand(i)))
-        cut[body->getArgument(i)] = of(op->getOperand(i));
-    }
-    TRY(block(*body));
-    Operation *end = &body->back();
-    bool carries = loops && r == 1;
-    if (carries && end->getNumOperands() != count)
-      return damagedProgram("while carries other values than its operands");
-    for (unsigned i = 0; i < end->getNumOperands(); ++i) {
-      Value value = carries
-                        ? moved(end->getOperand(i), of(op->getOperand(i)), end)
-                        : whole(end->getOperand(i), end);
-      if (!value)
-        return damagedProgram("while carries values that change their shape");
-      end->setOperand(i, value);
-    }
-  }
-  for (unsigned i = 0; i < count; ++i) {
-    op->getResult(i).setType(op->getOperand(i).getType());
-    if (isCut(op->getOperand(i)))
-      cut[op->getResult(i)] = of(op->getOperand(i));
-  }
-  return success();
-}
-
-void Partitioner::constrained(Operation *op) {
+void HloPartitioner::constrained(Operation *op) {
   Value value = op->getOperand(0);
   std::optional<HloSharding> to =
       meshes.sharding(op->getAttr("sharding"), shapeOf(value).size());
@@ -467,7 +209,7 @@ void Partitioner::constrained(Operation *op) {
   op->erase();
 }
 
-void Partitioner::elementwise(Operation *op) {
+void HloPartitioner::elementwise(Operation *op) {
   std::optional<HloSharding> to;
   ArrayRef<int64_t> shape = shapeOf(op->getResult(0));
   for (Value operand : op->getOperands())
@@ -492,7 +234,7 @@ void Partitioner::elementwise(Operation *op) {
 }
 
 /// Dim i of the operand is dim at[i] of the result.
-void Partitioner::placed(Operation *op, ArrayRef<int64_t> at) {
+void HloPartitioner::placed(Operation *op, ArrayRef<int64_t> at) {
   HloSharding from = of(op->getOperand(0));
   Value result = op->getResult(0);
   HloSharding to = wholeHloSharding(shapeOf(result).size(), devices);
@@ -511,7 +253,7 @@ void Partitioner::placed(Operation *op, ArrayRef<int64_t> at) {
     note(op, "its shapes differ");
 }
 
-Status Partitioner::visit(Operation *op) {
+Status HloPartitioner::visit(Operation *op) {
   StringRef kind = hloName(op);
   if (kind == "manual_computation")
     return manual(op);
@@ -574,7 +316,7 @@ Status Partitioner::visit(Operation *op) {
   return success();
 }
 
-Status Partitioner::block(Block &block) {
+Status HloPartitioner::block(Block &block) {
   SmallVector<Operation *> ops;
   for (Operation &op : llvm::drop_end(block))
     ops.push_back(&op);
@@ -583,8 +325,8 @@ Status Partitioner::block(Block &block) {
   return success();
 }
 
-std::optional<HloSharding> Partitioner::argument(Operation *main,
-                                                 BlockArgument value) {
+std::optional<HloSharding> HloPartitioner::argument(Operation *main,
+                                                    BlockArgument value) {
   size_t rank = shapeOf(value).size();
   DictionaryAttr given =
       hloAttributesAt(main, "arg_attrs", value.getArgNumber());
@@ -604,7 +346,7 @@ std::optional<HloSharding> Partitioner::argument(Operation *main,
   return wanted ? wanted : wholeHloSharding(rank, devices);
 }
 
-Expected<HloPartition> Partitioner::run() {
+Expected<HloPartition> HloPartitioner::run() {
   Operation *main = nullptr;
   for (Operation &op : program.getBody()->getOperations()) {
     auto name = op.getAttrOfType<StringAttr>("sym_name");
@@ -665,8 +407,6 @@ Expected<HloPartition> Partitioner::run() {
   return result;
 }
 
-} // namespace
-
 Expected<HloPartition> partitionHlo(ModuleOp program) {
   int64_t devices = hloDevices(program);
   if (devices > hloMostDevices)
@@ -686,7 +426,7 @@ Expected<HloPartition> partitionHlo(ModuleOp program) {
       [&](Operation *op) { cuts |= hloName(op) == "manual_computation"; });
   if (!cuts)
     return HloPartition();
-  return Partitioner(program, devices).run();
+  return HloPartitioner(program, devices).run();
 }
 
 } // namespace knapper

@@ -1,5 +1,6 @@
 #include "ir/tensor/Dim.h"
 #include "ir/tensor/Dialect.h"
+#include "ir/tensor/DimFunctions.h"
 #include "ir/tensor/Multiples.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/MathExtras.h"
@@ -110,11 +111,9 @@ Dim makeFn(DimFn fn, Dim lhs, Dim rhs) {
                                  lhs.attr(), rhs.attr()));
 }
 
-constexpr StringRef fnNames[] = {"floordiv", "mod", "min", "max"};
-
 bool isBareIdentifier(StringRef name) {
   if (name.empty() || !(llvm::isAlpha(name[0]) || name[0] == '_') ||
-      llvm::is_contained(fnNames, name))
+      llvm::is_contained(kDimFnNames, name))
     return false;
   return llvm::all_of(
       name, [](char c) { return llvm::isAlnum(c) || c == '_' || c == '.'; });
@@ -130,7 +129,7 @@ std::string atomText(Attribute atom) {
     return text + "`";
   }
   auto fn = cast<DimFnAttr>(atom);
-  return (fnNames[fn.getFn()] + "(" + Dim(fn.getLhs()).str() + ", " +
+  return (kDimFnNames[fn.getFn()] + "(" + Dim(fn.getLhs()).str() + ", " +
           Dim(fn.getRhs()).str() + ")")
       .str();
 }
@@ -403,7 +402,7 @@ int64_t Dim::knownDivisor() const {
   return divisor;
 }
 
-static Dim apply(DimFn fn, Dim a, Dim b) {
+Dim applyDimFn(DimFn fn, Dim a, Dim b) {
   switch (fn) {
   case DimFn::floordiv:
     return a.floorDiv(b);
@@ -427,9 +426,9 @@ Dim Dim::substitute(llvm::function_ref<Dim(StringRef)> map) const {
         value = value * (replacement ? replacement : fromAtom(atom));
       } else {
         auto fn = cast<DimFnAttr>(atom);
-        value = value * apply(static_cast<DimFn>(fn.getFn()),
-                              Dim(fn.getLhs()).substitute(map),
-                              Dim(fn.getRhs()).substitute(map));
+        value = value * applyDimFn(static_cast<DimFn>(fn.getFn()),
+                                   Dim(fn.getLhs()).substitute(map),
+                                   Dim(fn.getRhs()).substitute(map));
       }
     }
     result = result + value;
@@ -517,109 +516,6 @@ Dim product(MLIRContext *context, ArrayRef<Dim> dims) {
   for (Dim dim : dims)
     result = result * dim;
   return result;
-}
-
-namespace {
-
-/// Recursive descent over  sum := ['-'] term {('+'|'-') term},
-/// term := factor {'*' factor}, factor := number | symbol | fn(sum, sum) |
-/// (sum).
-struct DimParser {
-  MLIRContext *context;
-  StringRef text;
-  unsigned depth = 0;
-  bool failed = false;
-
-  bool accept(StringRef token) {
-    text = text.ltrim();
-    return text.consume_front(token);
-  }
-  Dim fail() {
-    failed = true;
-    return Dim::constant(context, 0);
-  }
-
-  Dim parseSum() {
-    if (++depth > 64)
-      return fail();
-    Dim value = accept("-") ? parseTerm() * -1 : parseTerm();
-    while (!failed) {
-      if (accept("+"))
-        value = value + parseTerm();
-      else if (accept("-"))
-        value = value - parseTerm();
-      else
-        break;
-    }
-    --depth;
-    return value;
-  }
-
-  Dim parseTerm() {
-    Dim value = parseFactor();
-    while (!failed && accept("*"))
-      value = value * parseFactor();
-    return value;
-  }
-
-  Dim parseFactor() {
-    if (accept("(")) {
-      Dim value = parseSum();
-      return accept(")") ? value : fail();
-    }
-    if (accept("`")) {
-      std::string name;
-      while (true) {
-        if (text.empty())
-          return fail();
-        if (text.consume_front("``"))
-          name += '`';
-        else if (text.consume_front("`"))
-          break;
-        else {
-          name += text.front();
-          text = text.drop_front();
-        }
-      }
-      return Dim::symbol(context, name);
-    }
-    text = text.ltrim();
-    if (!text.empty() && llvm::isDigit(text[0])) {
-      uint64_t magnitude;
-      if (text.consumeInteger(10, magnitude) || magnitude > INT64_MAX)
-        return fail();
-      return Dim::constant(context, static_cast<int64_t>(magnitude));
-    }
-    StringRef name = text.take_while(
-        [](char c) { return llvm::isAlnum(c) || c == '_' || c == '.'; });
-    if (name.empty())
-      return fail();
-    text = text.drop_front(name.size());
-    for (auto [index, fn] : llvm::enumerate(fnNames)) {
-      if (name != fn)
-        continue;
-      if (!accept("("))
-        return fail();
-      Dim a = parseSum();
-      if (!accept(","))
-        return fail();
-      Dim b = parseSum();
-      if (failed || !accept(")"))
-        return fail();
-      return apply(static_cast<DimFn>(index), a, b);
-    }
-    return Dim::symbol(context, name);
-  }
-};
-
-} // namespace
-
-std::optional<Dim> parseDim(MLIRContext *context, StringRef text) {
-  DimParser parser{context, text};
-  Dim value = parser.parseSum();
-  if (parser.failed || !parser.text.trim().empty())
-    return std::nullopt;
-  return value;
 }
 
 } // namespace knapper::ts

@@ -20,7 +20,7 @@ from ctypes import POINTER, c_char_p, c_int, c_int32, c_int64, c_size_t
 from ctypes import c_double, c_uint64, c_void_p
 from pathlib import Path
 
-from knapper import raised
+from knapper import log, raised
 from knapper.errors import MissingFile, WrongType, WrongValue, of_library
 
 
@@ -72,9 +72,7 @@ class COption(ctypes.Structure):
 FLAT = -1  # KNAPPER_FLAT: a rank
 ARTEFACT = b"KNAPPER\0"  # what an artefact begins with
 
-
 Progress = ctypes.CFUNCTYPE(None, c_void_p, c_char_p, c_int32, c_int32)
-LogCallback = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_char_p)
 
 
 class CCompileOptions(ctypes.Structure):
@@ -161,7 +159,7 @@ _FUNCTIONS = {
     "knapper_error_get_where": (c_char_p, [c_void_p]),
     "knapper_error_get_hint": (c_char_p, [c_void_p]),
     "knapper_error_release": (None, [c_void_p]),
-    "knapper_set_log_callback": (None, [LogCallback, c_void_p, c_int]),
+    "knapper_set_log_callback": (None, [log.LogCallback, c_void_p, c_int]),
     "knapper_dtype_size": (c_size_t, [c_int]),
     "knapper_dtype_name": (c_char_p, [c_int]),
     "knapper_register_operator": (c_void_p, [c_void_p]),
@@ -273,7 +271,7 @@ def library() -> ctypes.CDLL:
     with _loading:
         if _loaded is None:
             _loaded = _load()
-            from knapper import log, vendors
+            from knapper import vendors
 
             log.install(_loaded)
             vendors.name_folders()

@@ -10,7 +10,8 @@ import atexit
 import ctypes
 import logging
 
-from knapper.library import LogCallback
+# As the library calls it: the user's pointer, a level, the text.
+LogCallback = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p)
 
 logger = logging.getLogger("knapper")
 # Without a handler of its own Python would print warnings to stderr.

@@ -15,10 +15,6 @@ struct LastingEngineOptions {
   std::chrono::milliseconds look{50};
 };
 
-/// What a step may take where nobody says otherwise: seconds on GPUs; on CPUs,
-/// where a step takes as long as others use the cores, no step hangs.
-constexpr double hungSecondsOf(bool isCpu) { return isCpu ? 0 : 4; }
-
 /// Called again for every engine; blocks until it takes requests.
 using EngineMaker = std::function<Expected<std::unique_ptr<Engine>>()>;
 

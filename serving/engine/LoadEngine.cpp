@@ -21,12 +21,12 @@
 namespace knapper::serving {
 namespace {
 
-bool isGpu(const EngineOptions &options) { return options.target != "cpu"; }
+bool isGpu(std::string_view target) { return target != "cpu"; }
 
 /// Where the model runs. Before anything is read: without a GPU nothing of it
 /// is of use.
 Expected<std::shared_ptr<Device>> openDevice(const EngineOptions &options) {
-  if (!isGpu(options))
+  if (!isGpu(options.target))
     return cpu::device();
   if (options.target != "cuda" && !options.target.starts_with("cuda:"))
     return userError(cat("is '", options.target, "'"), "engine option target",
@@ -70,7 +70,7 @@ Status checkOptions(const EngineOptions &options) {
       options.dtype != DType::i8 && options.dtype != DType::i4)
     return userError(cat("is ", name(options.dtype)), "engine option dtype",
                      "f32, bf16, i8 or i4");
-  if (isGpu(options) && options.batchInvariant)
+  if (isGpu(options.target) && options.batchInvariant)
     return userError("is asked for, and on GPUs the order of a sum follows the "
                      "number of rows",
                      "engine option batchInvariant", "target cpu");
@@ -132,7 +132,7 @@ Expected<Options> compileOptions(const EngineOptions &options,
     compile.dtype = "bf16";
   else if (options.dtype != DType::f32)
     compile.weights = options.dtype == DType::i8 ? "int8" : "int4";
-  if (isGpu(options)) {
+  if (isGpu(options.target)) {
     ASSIGN_OR_RETURN(compile.target, gpuTarget(options, device));
     return compile;
   }
@@ -220,7 +220,7 @@ Expected<LoadedDecoder> loadDecoder(const std::shared_ptr<Device> &device,
   made.bestTokens = form.bestTokens = form.weightInputs =
       !device->addressesHost();
   bool integers = options.dtype == DType::i8 || options.dtype == DType::i4;
-  if (isGpu(options))
+  if (isGpu(options.target))
     form.pools = integers ? DType::bf16 : options.dtype;
   if (integers && form.weightInputs) {
     // Made as they are uploaded; the rest of the program is in floats.
@@ -289,6 +289,8 @@ Expected<std::unique_ptr<Engine>> loadEncoder(const std::string &folder,
 
 } // namespace
 
+double hungSecondsOf(std::string_view target) { return isGpu(target) ? 4 : 0; }
+
 Expected<std::unique_ptr<Engine>> loadEngine(const std::string &folder,
                                              const EngineOptions &options) {
   TRY(checkOptions(options));
@@ -317,7 +319,7 @@ Expected<std::unique_ptr<Engine>> loadEngineOn(std::shared_ptr<Device> device,
   if (bytes == 0) {
     // A GPU's weights are placed already; a step needs memory too.
     int64_t free = freeMemory(*device);
-    bytes = isGpu(options) ? free / 8 * 7 : free / 4;
+    bytes = isGpu(options.target) ? free / 8 * 7 : free / 4;
   }
   int64_t most = (context + options.blockTokens - 1) / options.blockTokens *
                  options.maxSequences;

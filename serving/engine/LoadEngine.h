@@ -47,6 +47,10 @@ struct EngineOptions {
   std::string cacheFolder = {}; ///< of compiled programs; "": the compiler's
 };
 
+/// What a step may take where nobody says otherwise: seconds on GPUs; on CPUs,
+/// where a step takes as long as others use the cores, no step hangs: 0.
+double hungSecondsOf(std::string_view target);
+
 /// Compiles and loads; returns when the engine takes requests. Blocks for
 /// seconds. Errors: user (folder, file or field, with its name), device
 /// (memory). A context that the pool cannot hold is made shorter, and the log

@@ -16,6 +16,7 @@ import comparison  # noqa: E402
 import gpu_against_torch  # noqa: E402
 import gpu_kernels  # noqa: E402
 import irregular  # noqa: E402
+import ratios  # noqa: E402
 
 
 @pytest.mark.parametrize("times, fast", [([1, 1, 1.1, 1.2], True), ([1, 1, 1.1, 0.9], False), ([1, 1, 0.9, 1.1], False)])
@@ -101,3 +102,11 @@ def test_an_irregular_row_that_is_wrong_is_seen():
     assert irregular.same(one, one, 0) and irregular.same(one, one * (1 + 1e-6), 1e-5)
     assert not irregular.same(one, one * (1 + 1e-6), 0) and not irregular.same(one, one * 1.001, 1e-5)
     assert not irregular.same(one, one[:5], 0)
+
+
+def test_a_distribution_is_of_sorted_ratios():
+    assert ratios.quantile([1, 2, 4, 8], 0.5) == 4
+    assert ratios.geometric_mean([0.5, 2, 8]) == pytest.approx(2)
+    assert ratios.geometric_mean([]) == 0
+    row = ratios.distribution("sort", [4.0, 0.5, 2.0])
+    assert row.split() == "sort 3 median 2.00 5th 0.50 least 0.500 most 4.00".split()

@@ -39,7 +39,7 @@ def fields_of(body: str) -> list:
 
 
 def structs() -> dict:
-    text = (DECLARATIONS / "PjrtArguments.h").read_text()
+    text = "".join((DECLARATIONS / name).read_text() for name in ("PjrtArguments.h", "PjrtBufferArguments.h"))
     found = {}
     for name, body in re.findall(r"struct (\w+) : Head \{(.*?)\};", text, re.S):
         try:

@@ -79,7 +79,7 @@ ServedEngine::open(const std::string &folder,
                    const serving::ModelTexts &texts) const {
   serving::LastingEngineOptions options;
   options.hungSeconds =
-      hungAfter >= 0 ? hungAfter : serving::hungSecondsOf(target == "cpu");
+      hungAfter >= 0 ? hungAfter : serving::hungSecondsOf(target);
   return serving::makeLastingEngine(
       [*this, folder, &texts] { return load(folder, texts); }, options);
 }

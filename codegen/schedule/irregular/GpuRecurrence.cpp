@@ -16,6 +16,7 @@
 #include "codegen/schedule/core/ConfigOf.h"
 #include "codegen/schedule/core/ElementEmitter.h"
 #include "codegen/schedule/core/Schedules.h"
+#include "ir/config/GpuTimes.h"
 #include "ir/config/RecurrenceConfig.h"
 #include "ir/tile/RecurrenceOps.h"
 
@@ -91,10 +92,12 @@ std::optional<double> cyclesOf(const Cell &cell, const config::Limits &limits,
                    int64_t(llvm::alignTo(config.threads, 128)) / 8 * 8);
   if (registers > most)
     return std::nullopt;
-  // Per SM: 128 FMAs a cycle, 32 words of shared memory or of shuffles.
+  constexpr config::RecurrenceTimes times = config::kSmRecurrence;
+  // A cycle of an SM has 32 words of shared memory or of shuffles.
   double warps = double(config.threads) / kWarp;
-  double multiply =
-      warps * double(weights * (config.rows + (config.packed ? 1 : 0))) / 4;
+  double multiply = warps *
+                    double(weights * (config.rows + (config.packed ? 1 : 0))) /
+                    times.warpFmas;
   double read = warps * double(runs * config.rows) * std::max<int64_t>(run, 2);
   double add = 0;
   for (int64_t rows = config.rows, left = config.slices; left > 1; left /= 2) {
@@ -102,9 +105,10 @@ std::optional<double> cyclesOf(const Cell &cell, const config::Limits &limits,
     add += 2 * warps * double(rows * cell.products);
   }
   // Latencies: the chain of FMAs and reads, shuffles, the cell, the barrier.
-  double latency = 4.0 * double(runs * run) + 30 +
-                   30 * llvm::Log2_64(config.slices) + 250 +
-                   (config.clusterSize > 1 ? 700 : 40);
+  double latency =
+      times.step * double(runs * run) + times.first +
+      times.shuffle * llvm::Log2_64(config.slices) + times.cell +
+      (config.clusterSize > 1 ? times.clusterBarrier : times.barrier);
   return std::max(multiply, read) + add + latency;
 }
 
@@ -191,9 +195,8 @@ bool takesRecurrence(ts::RecurrenceOp op, const TargetDesc &target) {
   std::optional<Choice> choice = chooseFor(*cell, target);
   // A step of its own costs a launch that waits for the one before, and the
   // latency of reading the weights.
-  constexpr double ofStep = 1.5; // launches
-  return choice &&
-         choice->cycles < ofStep * target.launchSeconds * target.clock;
+  return choice && choice->cycles < config::kSmRecurrence.ofStep *
+                                        target.launchSeconds * target.clock;
 }
 
 LogicalResult chooseGpuRecurrence(ts::KernelOp kernel, const TargetDesc &target,

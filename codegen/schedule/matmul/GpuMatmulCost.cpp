@@ -1,5 +1,6 @@
 #include "codegen/schedule/matmul/GpuMatmulCost.h"
 #include "ir/config/DeviceLimits.h"
+#include "ir/config/GpuTimes.h"
 
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/Support/MathExtras.h"
@@ -15,67 +16,18 @@ constexpr int64_t kDepth = 64, kLine = 128; // bytes of a line of a block
 // Of a block: barriers, the system's.
 constexpr int64_t kBlockShared = 1024 + config::kHopper.reservedSharedPerCta;
 
-/// Cycles of an SM, fitted to 3,600 kernels of 470 shapes on H200s
-/// (docs/performance/gpu-matmul.md says how).
-constexpr double kMatrix = 1.01;    // for 32 elements of a block, a step
-constexpr double kStaged = 7;       // a line that warpgroups carry
-constexpr double kLatency = 2440;   // of a copy, spread over the stages
-constexpr double kColumn = 10.5;    // of an epilogue, 64 rows of it,
-constexpr double kOperation = 0.5;  // (not fitted) for each operation of it,
-constexpr double kBeside = 0.44;    // more for each consumer beside,
-constexpr double kUnaligned = 3.2;  // times, where rows start anywhere,
-constexpr double kNarrow = 0.25;    // more for each chunk beyond one of 64,
-constexpr double kDrain = 2700;     // and until a block's are written
-constexpr double kTurn = 25;        // of a ping-pong's turn
-constexpr double kMeet = 576;       // blocks of a cluster that add their sums
-constexpr double kPeerBytes = 12.5; // that they read from each other a cycle
-constexpr double kRamp = 344;       // until the first products run,
-constexpr double kConsumer = 590;   // more for each consumer,
-constexpr double kCluster = 754;    // of a cluster,
-constexpr double kPair = 183;       // and of two that copy for each other
-constexpr double kLaunch = 2306;
-/// Of the bandwidth of copies: products reach more, since they read more.
-struct BandwidthShare {
-  double over, under;
-};
-constexpr BandwidthShare kMemory = {61, 60}, kGatheredMemory = {106, 105};
-/// Times, seen to take more than modelled: what is staged, where a consumer of
-/// two products ends parts of its columns; two blocks of an SM that share
-/// no depth.
-constexpr double kStagedParts = 1.06, kTwoCtasPerSm = 1.05;
-/// What runs side by side hides the rest but for a part: a norm of both. Within
-/// a step, and of memory and all else.
-constexpr double kTogether = 7.5, kOverlap = 2.9;
+constexpr config::WgmmaTimes kTimes = config::kH200Wgmma;
 
-/// Processors of one part of the card, which follow one another in the order of
-/// programs. What several of them read at the same time the cache gives once.
-constexpr int64_t kPart = 16;
-
-/// Of a line of 128 bytes: what an SM takes to receive it, and what the
-/// cache takes to give it while all SMs read and those of a part meet.
-/// Tiles that copy for each other divide the latter by their number to
-/// the power `shared`.
-struct LineCycles {
-  double receive, give, shared;
-};
-
-/// By where lines start: at multiples of 128 bytes, 64, 32 or 16. Each is then
-/// parts of two lines of the cache, and of five sectors.
-LineCycles lineCycles(int64_t pitch) {
-  return pitch % 64 == 0   ? LineCycles{0.68, 1.76, 0.75}
-         : pitch % 32 == 0 ? LineCycles{1.6, 1.77, 1.0}
-         : pitch % 16 == 0 ? LineCycles{1.83, 2.17, 0.75}
-                           : LineCycles{1.81, 4.3, 0.87};
+/// By where lines start.
+config::LineTimes lineTimes(int64_t pitch) {
+  return kTimes.lines[pitch % 64 == 0   ? 0
+                      : pitch % 32 == 0 ? 1
+                      : pitch % 16 == 0 ? 2
+                                        : 3];
 }
 
-/// What the cache takes to give a line to one processor alone.
-constexpr double kGiveAlone = 3.6;
-/// Which of the reads of a part do not meet: of clusters, of what goes on for
-/// more than one round, and, times the share of blocks that run ahead, of all.
-constexpr double kClustersApart = 0.45, kRoundsApart = 0.14, kAheadApart = 3.55;
-
 /// What memory gives all SMs together.
-double bytesPerCycle(const GpuMatmulProblem &p, BandwidthShare share) {
+double bytesPerCycle(const GpuMatmulProblem &p, config::BandwidthShare share) {
   return p.machine.copyBandwidth * share.over / share.under / p.machine.clock;
 }
 
@@ -91,8 +43,9 @@ int64_t ceil(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t clustersAtOnce(int64_t blocks, int64_t sms) {
   if (blocks <= 2)
     return sms / blocks - (blocks - 1);
-  return std::max<int64_t>(1, sms / kPart * (kPart / blocks) -
-                                  (blocks == 4 || blocks == 5 ? 2 : 1));
+  return std::max<int64_t>(1,
+                           sms / config::kGpcSms * (config::kGpcSms / blocks) -
+                               (blocks == 4 || blocks == 5 ? 2 : 1));
 }
 
 /// Lines of chunks of the result.
@@ -115,14 +68,16 @@ double shortBy(int64_t elements, int64_t block) {
 
 /// What the cache takes to give a step's lines to an SM.
 double giveCycles(const GpuTileShape &b, const GpuMatmulProblem &p,
-                  int64_t rounds, const LineCycles &a, const LineCycles &bb) {
-  double apart = b.cluster() > 1 ? kClustersApart
-                 : rounds > 1    ? kRoundsApart
+                  int64_t rounds, const config::LineTimes &a,
+                  const config::LineTimes &bb) {
+  double apart = b.cluster() > 1 ? kTimes.clustersApart
+                 : rounds > 1    ? kTimes.roundsApart
                                  : 0;
-  apart += kAheadApart * (shortBy(p.m, b.rows) + shortBy(p.n, b.columns));
-  auto side = [&](int64_t lines, const LineCycles &line, int64_t mates) {
-    double give = line.give + std::min(1.0, apart) *
-                                  (std::max(kGiveAlone, line.give) - line.give);
+  apart += kTimes.aheadApart * (shortBy(p.m, b.rows) + shortBy(p.n, b.columns));
+  auto side = [&](int64_t lines, const config::LineTimes &line, int64_t mates) {
+    double give =
+        line.give + std::min(1.0, apart) *
+                        (std::max(kTimes.giveAlone, line.give) - line.give);
     return lines * give / std::pow(mates, line.shared);
   };
   return side(b.aRows, a, b.clusterColumns) +
@@ -147,7 +102,8 @@ int64_t groupOf(const GpuTileShape &b, const GpuMatmulProblem &problem) {
           columns = ceil(p.n, b.columns * b.clusterColumns);
   if (p.batch * rows * columns * b.cluster() > p.sms() * b.ctasPerSm)
     return b.group;
-  double clusters = std::max<int64_t>(1, kPart * b.ctasPerSm / b.cluster());
+  double clusters =
+      std::max<int64_t>(1, config::kGpcSms * b.ctasPerSm / b.cluster());
   int64_t best = 1;
   double least = 0;
   for (int64_t group = 1; group <= 16; group *= 2) {
@@ -189,27 +145,26 @@ bool possible(const GpuTileShape &b, const GpuMatmulProblem &p) {
 /// Of products whose left side one gathers, with constants of their own: they
 /// were fitted to convolutions, one measured beside the other.
 double gatheredCycles(const GpuTileShape &b, const GpuMatmulProblem &p) {
-  constexpr double perMatrix = 1.04, narrow = 0.24, gathered = 3, receive = 1.6,
-                   latency = 1900, column = 13.7, epilogue = 320, meet = 1280,
-                   peerBytes = 23, ramp = 650, clusterRamp = 2040,
-                   launch = 1170, overlap = 2.23;
+  constexpr config::GatheredTimes times = config::kH200Gathered;
   int64_t blocks = p.batch * ceil(p.m, b.rows) * ceil(p.n, b.columns) * b.split;
-  double copies = std::max(b.aRows * gathered, (b.aRows + b.columns) * receive);
+  double copies =
+      std::max(b.aRows * times.gathered, (b.aRows + b.columns) * times.receive);
   // Of 64 rows products read (64 + columns) lines for 2 * columns of work.
   constexpr double widest = (64 + 256) / 512.0;
   double matrix =
-      b.rows * b.columns / 32.0 * perMatrix *
-      (1 +
-       narrow * ((64 + b.columns) / (2.0 * b.columns) - widest) / (1 - widest));
-  double step =
-      std::max({matrix, copies, latency / double(b.stages * b.ctasPerSm)});
+      b.rows * b.columns / 32.0 * times.matrix *
+      (1 + times.narrow * ((64 + b.columns) / (2.0 * b.columns) - widest) /
+               (1 - widest));
+  double step = std::max(
+      {matrix, copies, times.latency / double(b.stages * b.ctasPerSm)});
   double depth = ceil(ceil(p.k, kDepth), b.split) * step;
   double end =
-      column * b.columns / b.split * (b.rows / 64 / b.consumers) + epilogue;
+      times.column * b.columns / b.split * (b.rows / 64 / b.consumers) +
+      times.epilogue;
   if (b.split > 1)
-    end +=
-        meet + b.rows * b.columns * 4.0 * (b.split - 1) / b.split / peerBytes;
-  double start = ramp + (b.split > 1 ? clusterRamp : 0);
+    end += times.meet +
+           b.rows * b.columns * 4.0 * (b.split - 1) / b.split / times.peerBytes;
+  double start = times.ramp + (b.split > 1 ? times.clusterRamp : 0);
   int64_t atOnce = clustersAtOnce(b.split, p.sms()) * b.split;
   int64_t waves = ceil(blocks, atOnce * b.ctasPerSm);
   double cycles = b.ctasPerSm > 1
@@ -220,8 +175,8 @@ double gatheredCycles(const GpuTileShape &b, const GpuMatmulProblem &p) {
   double fixed = end + start;
   cycles = fixed +
            together(std::max(cycles - fixed, 1.0),
-                    bytes / bytesPerCycle(p, kGatheredMemory), overlap) +
-           launch;
+                    bytes / bytesPerCycle(p, times.memory), times.overlap) +
+           times.launch;
   return cycles * (1 + 0.002 * b.split + 0.001 * b.ctasPerSm);
 }
 
@@ -251,13 +206,13 @@ double modelledCycles(const GpuTileShape &b, const GpuMatmulProblem &problem) {
   double copies;
   if (p.staged) {
     // Stages take what the first cache needs: lines are read twice.
-    copies = (b.aRows + b.columns) * kStaged *
-             (1 + 0.03 * std::max<int64_t>(0, b.stages - 4));
+    copies = (b.aRows + b.columns) * kTimes.staged *
+             (1 + kTimes.stagedDeep * std::max<int64_t>(0, b.stages - 4));
   } else {
-    LineCycles a = lineCycles(p.aPitch), bb = lineCycles(p.bPitch);
+    config::LineTimes a = lineTimes(p.aPitch), bb = lineTimes(p.bPitch);
     double busy = std::min(1.0, blocks / double(p.sms() * b.ctasPerSm));
     copies = together(b.aRows * a.receive + b.columns * bb.receive,
-                      busy * giveCycles(b, p, waves, a, bb), kTogether);
+                      busy * giveCycles(b, p, waves, a, bb), kTimes.together);
   }
   // Tiles that an SM really holds.
   double held = std::clamp(blocks / double(atOnce), 1.0, double(b.ctasPerSm));
@@ -266,27 +221,30 @@ double modelledCycles(const GpuTileShape &b, const GpuMatmulProblem &problem) {
   double matrix =
       std::max<double>(b.rows * b.columns / 32.0,
                        b.swapAB ? b.rows / 64 * (64 + b.columns) : 0) *
-      kMatrix;
-  double step = together(together(matrix, copies, kTogether),
-                         kLatency / (b.stages * held), kTogether);
+      kTimes.matrix;
+  double step = together(together(matrix, copies, kTimes.together),
+                         kTimes.latency / (b.stages * held), kTimes.together);
   double depth = ceil(ceil(p.k, kDepth), b.split) * step;
 
   int64_t beside = b.pingpong ? 1 : b.consumers;
   bool unaligned = problem.n % 8;
-  double narrow = b.swapAB ? 1 : 1 + kNarrow * (64.0 / b.chunkColumns() - 1);
-  double end = (kColumn + kOperation * p.operations) * b.columns / b.split *
-               (b.rows / 64 / beside) * (1 + kBeside * (beside - 1)) *
-               (unaligned ? kUnaligned * narrow : 1);
+  double narrow =
+      b.swapAB ? 1 : 1 + kTimes.narrow * (64.0 / b.chunkColumns() - 1);
+  double end = (kTimes.column + kTimes.operation * p.operations) * b.columns /
+               b.split * (b.rows / 64 / beside) *
+               (1 + kTimes.beside * (beside - 1)) *
+               (unaligned ? kTimes.unaligned * narrow : 1);
   if (b.split > 1)
-    end +=
-        kMeet + b.rows * b.columns * 4.0 * (b.split - 1) / b.split / kPeerBytes;
-  double ramp = kRamp + kConsumer * b.consumers +
-                (b.cluster() > 1 ? kCluster : 0) +
-                (b.split == 1 && b.cluster() == 2 ? kPair : 0);
+    end += kTimes.meet + b.rows * b.columns * 4.0 * (b.split - 1) / b.split /
+                             kTimes.peerBytes;
+  double ramp = kTimes.ramp + kTimes.consumer * b.consumers +
+                (b.cluster() > 1 ? kTimes.cluster : 0) +
+                (b.split == 1 && b.cluster() == 2 ? kTimes.pair : 0);
   double cycles;
   if (b.pingpong)
-    cycles =
-        waves * std::max(depth + kTurn, end + (unaligned ? kDrain : 0)) + end;
+    cycles = waves * std::max(depth + kTimes.turn,
+                              end + (unaligned ? kTimes.drain : 0)) +
+             end;
   else if (b.ctasPerSm > 1) // they share what there is of an SM
     cycles = ceil(blocks, atOnce) * depth + waves * (end + ramp) - ramp;
   else if (b.split > 1 || b.cluster() > 2 ||
@@ -297,13 +255,13 @@ double modelledCycles(const GpuTileShape &b, const GpuMatmulProblem &problem) {
   double bytes = 2.0 * p.batch * (p.m * p.k + p.n * p.k + p.m * p.n);
   cycles = end + ramp +
            together(std::max(cycles - end, 1.0),
-                    bytes / bytesPerCycle(p, kMemory), kOverlap) +
-           kLaunch;
+                    bytes / bytesPerCycle(p, kTimes.memory), kTimes.overlap) +
+           kTimes.launch;
   if (p.staged && b.rows / b.consumers > 64 &&
       b.split * b.ownColumns() != b.columns)
-    cycles *= kStagedParts;
+    cycles *= kTimes.stagedParts;
   if (b.ctasPerSm > 1 && b.split == 1)
-    cycles *= kTwoCtasPerSm;
+    cycles *= kTimes.twoCtasPerSm;
   // Of equals the simpler one.
   return cycles * (1 + 0.003 * b.cluster() + 0.001 * b.ctasPerSm);
 }
@@ -425,9 +383,7 @@ MmaSyncTileShape chooseMmaSyncTileShape(const GpuMatmulProblem &p,
                                       {128, 128, 8, 2, 0}, {64, 128, 4, 2, 0},
                                       {128, 64, 4, 2, 0},  {64, 64, 4, 2, 0},
                                       {32, 128, 4, 1, 0},  {16, 128, 4, 1, 0}};
-  // Not fitted: by the units' rates of sm_80, an SM's cycles.
-  constexpr double products = 1024, sharedLine = 1; // a cycle; of 128 bytes
-  constexpr double perBlock = 2000, perColumn = 8;
+  constexpr config::MmaSyncTimes times = config::kA100MmaSync;
   constexpr int64_t blockShared = config::kHopper.reservedSharedPerCta;
   int64_t depth = kLine / elementBytes;
   MmaSyncTileShape best{};
@@ -445,13 +401,16 @@ MmaSyncTileShape chooseMmaSyncTileShape(const GpuMatmulProblem &p,
     if (b.stages < 3)
       continue;
     int64_t ctasPerSm = sharedBytes / (b.stages * bytes + blockShared);
-    double step = std::max(
-        b.rows * b.columns * double(depth) / (products * 2 / elementBytes),
-        (b.warps * (ownRows + ownColumns) + b.rows + b.columns) * sharedLine);
+    double step =
+        std::max(b.rows * b.columns * double(depth) /
+                     (times.products * 2 / elementBytes),
+                 (b.warps * (ownRows + ownColumns) + b.rows + b.columns) *
+                     times.sharedLine);
     // With few warps what each waits for is not hidden.
     if (b.warps * ctasPerSm < 8)
       step *= 1.5;
-    double cycles = ceil(p.k, depth) * step + perBlock + perColumn * b.columns;
+    double cycles =
+        ceil(p.k, depth) * step + times.perBlock + times.perColumn * b.columns;
     int64_t blocks = p.batch * ceil(p.m, b.rows) * ceil(p.n, b.columns);
     cycles *= ceil(blocks, p.sms());
     if (!best.rows || cycles < least) {

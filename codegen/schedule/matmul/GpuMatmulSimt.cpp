@@ -5,6 +5,7 @@
 // something, which a model weighs.
 #include "codegen/schedule/core/Schedules.h"
 #include "codegen/schedule/matmul/GpuMatmul.h"
+#include "ir/config/GpuTimes.h"
 
 using namespace mlir;
 
@@ -41,16 +42,9 @@ int64_t accessOf(const MatmulOperand &side) {
 
 int64_t ceil(int64_t x, int64_t by) { return (x + by - 1) / by; }
 
-/// Modelled time in an SM's cycles. The constants were fitted to what 900
-/// kernels of 21 products and convolutions took on an H200: of these, the tiles
-/// that the model chose took 1.1 times the fastest ones' time (geometric mean).
+/// Modelled time in an SM's cycles.
 double cyclesOf(const SimtProblem &p, const MatmulGpuSchedule &shape) {
-  constexpr double load = 200;                   // of a step: until it is there
-  constexpr double alone = 1.7, together = 0.46; // cycles a warp instruction
-  constexpr double read = 2.95;                  // 16 bytes a lane, of an SM
-  constexpr double address = 9, inWindow = 2.5, write = 4.4; // of a copy
-  constexpr double launch = 5400, slices = 490, splits = 1500;
-  constexpr double meet = 60; // of a thread's sum, in a cluster
+  constexpr config::SimtTimes times = config::kH200Simt;
   constexpr config::Limits sm = config::kHopper;
   int64_t own = shape.threadRows() * shape.threadColumns(),
           threads = shape.threads();
@@ -60,13 +54,15 @@ double cyclesOf(const SimtProblem &p, const MatmulGpuSchedule &shape) {
   double reads = fmas / double(own) *
                  double(shape.threadRows() / 4 + shape.threadColumns() / 4);
   auto copies = [&](int64_t size, int64_t lanes, double each) {
-    return double(size * shape.tileK) / 32 * (each / double(lanes) + write);
+    return double(size * shape.tileK) / 32 *
+           (each / double(lanes) + times.write);
   };
-  double all = fmas + reads +
-               copies(shape.tileM, p.aLanes, p.window ? inWindow : address) +
-               copies(shape.tileN, p.bLanes, address);
+  double all =
+      fmas + reads +
+      copies(shape.tileM, p.aLanes, p.window ? times.inWindow : times.address) +
+      copies(shape.tileN, p.bLanes, times.address);
   double warps = double(threads) / 32;
-  double first = load + alone * all / std::min(4.0, warps);
+  double first = times.load + times.alone * all / std::min(4.0, warps);
   int64_t eachRegisters = own == 64 ? 90 : own == 32 ? 96 : 72;
   int64_t sharedBytes = 8 * shape.tileK * (shape.tileM + shape.tileN + 8);
   int64_t ctasPerSm = std::max<int64_t>(
@@ -77,7 +73,7 @@ double cyclesOf(const SimtProblem &p, const MatmulGpuSchedule &shape) {
   auto round = [&](int64_t ctas) {
     // Few warps leave gaps.
     double gaps = 1 + 1 / (double(ctas) * warps);
-    double busy = std::max(together * all * gaps, read * reads);
+    double busy = std::max(times.together * all * gaps, times.read * reads);
     return steps * std::max(first, double(ctas) * busy);
   };
   int64_t each = ceil(p.batch * ceil(p.m, shape.tileM) *
@@ -87,10 +83,10 @@ double cyclesOf(const SimtProblem &p, const MatmulGpuSchedule &shape) {
   if (each % ctasPerSm)
     cycles += round(each % ctasPerSm);
   if (shape.sliceK > 1)
-    cycles += slices;
+    cycles += times.slices;
   if (shape.splitK > 1)
-    cycles += splits + meet * double(own * each);
-  return cycles + launch;
+    cycles += times.splits + times.meet * double(own * each);
+  return cycles + times.launch;
 }
 
 } // namespace

@@ -1,0 +1,554 @@
+//===- HttpConnection.h - One client's connection -------------------------===//
+//
+// Beast parses requests; answers are written as they are made. Only
+// HttpServer.cpp includes it: all of Asio and Beast takes long to compile.
+//
+//===----------------------------------------------------------------------===//
+#pragma once
+
+#include "serving/http/HttpServer.h"
+
+#include <array>
+#include <atomic>
+#include <boost/asio/dispatch.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/strand.hpp>
+#include <boost/asio/write.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/core/tcp_stream.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/read.hpp>
+#include <boost/beast/http/string_body.hpp>
+#include <charconv>
+#include <deque>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <sys/socket.h>
+#include <thread>
+
+namespace knapper::serving {
+
+namespace asio = boost::asio;
+namespace beast = boost::beast;
+namespace http = beast::http;
+using tcp = asio::ip::tcp;
+using ErrorCode = beast::error_code;
+
+class Connection;
+
+/// Connections that other threads have something for. A thread of the server is
+/// woken for the first of them, not for each, and runs a few one after the
+/// other.
+class Inbox {
+public:
+  explicit Inbox(asio::io_context &context) : context(context) {}
+  /// False once it is closed.
+  bool add(std::shared_ptr<Connection> connection);
+  /// Drops what is there, and what comes later. No thread of the server runs.
+  void close();
+
+private:
+  /// One at a time.
+  void deliver();
+  /// Also where there is no memory at first.
+  static void runSoon(const std::shared_ptr<Connection> &connection);
+
+  asio::io_context &context;
+  std::mutex mutex; ///< guards what follows
+  std::deque<std::shared_ptr<Connection>> connections;
+  bool delivers = false; ///< `deliver` runs, or will
+  bool closed = false;
+};
+
+/// What all connections share.
+struct ServerState {
+  std::vector<std::unique_ptr<Inbox>> inboxes; ///< as many as threads
+  HttpServerOptions options;
+  HttpHandler handler;
+  std::atomic<size_t> connections{0};
+  std::atomic<bool> closing{false}; ///< each connection ends with its answer
+};
+
+inline const char *reasonOf(int status) {
+  return http::obsolete_reason(static_cast<http::status>(status)).data();
+}
+
+using Strand = asio::strand<asio::io_context::executor_type>;
+
+class Connection final : public HttpExchange {
+public:
+  /// `strand`: the socket's.
+  Connection(tcp::socket socket, const Strand &strand,
+             std::shared_ptr<ServerState> state, size_t number)
+      : stream(std::move(socket)), strand(strand), state(std::move(state)),
+        inbox(*this->state->inboxes[number % this->state->inboxes.size()]) {
+    ++this->state->connections;
+  }
+  ~Connection() override { --state->connections; }
+
+  void start() {
+    ErrorCode ignored;
+    stream.socket().set_option(tcp::no_delay(true), ignored);
+    stream.socket().non_blocking(true, ignored);
+    asio::post(strand, [self = self()] { self->readHeader(); });
+  }
+
+  const HttpRequest &request() const override { return current; }
+
+  void respond(int status, const std::string &contentType, std::string body,
+               const HttpHeaders &headers) override {
+    std::string text = head(status, contentType, headers);
+    text += "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n";
+    if (current.method != "HEAD")
+      text += body;
+    answered = true;
+    send(text);
+  }
+
+  void begin(const std::string &contentType) override {
+    // A client of HTTP/1.0 reads until the end of the connection.
+    if (!chunked)
+      keepAlive = false;
+    std::string text =
+        head(200, contentType,
+             {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}});
+    if (chunked)
+      text += "Transfer-Encoding: chunked\r\n";
+    send(text + "\r\n");
+  }
+
+  void write(std::string_view part) override {
+    if (part.empty() || !open)
+      return;
+    size_t before = waiting.size();
+    if (chunked) {
+      char size[16];
+      char *end = std::to_chars(size, std::end(size), part.size(), 16).ptr;
+      waiting.append(size, end).append("\r\n");
+    }
+    waiting += part;
+    if (chunked)
+      waiting += "\r\n";
+    sent(waiting.size() - before);
+  }
+
+  void end() override {
+    answered = true;
+    send(chunked ? "0\r\n\r\n" : "");
+  }
+
+  size_t unsent() const override { return waiting.size() + writing.size(); }
+  bool isOpen() const override { return open; }
+
+  void post(std::function<void()> function) override {
+    asio::post(strand, [self = self(), function = std::move(function)] {
+      self->guarded(function);
+    });
+  }
+  void postBrief(std::function<void()> function) override {
+    std::function<void()> dropped; // not under the mutex
+    std::lock_guard lock(briefMutex);
+    brief.push_back(std::move(function));
+    if (briefWaits)
+      return;
+    try {
+      briefWaits = inbox.add(self());
+    } catch (...) { // who posts hears of it
+      dropped = std::move(brief.back());
+      brief.pop_back();
+      throw;
+    }
+    if (!briefWaits) {
+      dropped = std::move(brief.back());
+      brief.pop_back();
+    }
+  }
+  /// Of a server that ends: what was posted may hold the connection.
+  void dropBrief() {
+    std::vector<std::function<void()>> dropped; // not under the mutex
+    std::lock_guard lock(briefMutex);
+    briefWaits = false;
+    dropped.swap(brief);
+  }
+
+  /// Runs what was posted as brief in the strand: now, where that is free.
+  static void runBrief(const std::shared_ptr<Connection> &connection) {
+    asio::dispatch(connection->strand, [self = connection] {
+      {
+        std::lock_guard lock(self->briefMutex);
+        self->running.swap(self->brief);
+        self->briefWaits = false;
+      }
+      self->guarded([&] {
+        for (const auto &function : self->running)
+          function();
+      });
+      self->running.clear(); // and keeps its memory for the next
+    });
+  }
+
+private:
+  std::shared_ptr<Connection> self() {
+    return std::static_pointer_cast<Connection>(shared_from_this());
+  }
+
+  void readHeader() {
+    if (!open)
+      return;
+    answered = handling = false;
+    current = {};
+    parser.emplace();
+    parser->header_limit(state->options.largestHeader);
+    parser->body_limit(state->options.largestBody);
+    stream.expires_after(state->options.headerTime);
+    http::async_read_header(
+        stream, buffer, *parser,
+        [self = self()](ErrorCode error, size_t) { self->onHeader(error); });
+  }
+
+  void onHeader(ErrorCode error) {
+    if (error) {
+      refuse(error);
+      return;
+    }
+    keepAlive = parser->keep_alive() && !state->closing;
+    chunked = parser->get().version() >= 11;
+    if (beast::iequals(parser->get()[http::field::expect], "100-continue") &&
+        chunked) {
+      auto text =
+          std::make_shared<std::string>("HTTP/1.1 100 Continue\r\n\r\n");
+      asio::async_write(stream, asio::buffer(*text),
+                        [self = self(), text](ErrorCode error, size_t) {
+                          if (error)
+                            self->close();
+                          else
+                            self->readBody();
+                        });
+      return;
+    }
+    readBody();
+  }
+
+  void readBody() {
+    stream.expires_after(state->options.bodyTime);
+    http::async_read(
+        stream, buffer, *parser,
+        [self = self()](ErrorCode error, size_t) { self->onBody(error); });
+  }
+
+  void onBody(ErrorCode error) {
+    if (error) {
+      refuse(error);
+      return;
+    }
+    stream.expires_never();
+    auto &message = parser->get();
+    auto field = [&](http::field name) { return std::string(message[name]); };
+    std::string target(message.target());
+    size_t query = target.find('?');
+    current.method = std::string(message.method_string());
+    current.path = target.substr(0, query);
+    if (query != std::string::npos)
+      current.query = target.substr(query + 1);
+    current.host = field(http::field::host);
+    current.origin = field(http::field::origin);
+    current.authorization = field(http::field::authorization);
+    current.contentType = field(http::field::content_type);
+    current.body = std::move(message.body());
+    parser.reset();
+    handling = true;
+    ++served;
+    watch();
+    guarded([&] { state->handler(shared_from_this()); });
+  }
+
+  /// What the function writes is sent when it has ended. Without memory only
+  /// this answer fails.
+  template <typename Function> void guarded(Function &&function) {
+    try {
+      {
+        auto release = std::unique_ptr<bool, void (*)(bool *)>(
+            &holds, [](bool *flag) { *flag = false; });
+        holds = true;
+        function();
+      }
+      if (std::exchange(held, false) && open && !busy)
+        writeNow();
+    } catch (const std::exception &) {
+      close();
+    }
+  }
+
+  /// An answer to what is no request that we take; the connection ends.
+  void refuse(ErrorCode error) {
+    int status =
+        error == http::error::body_limit     ? 413
+        : error == http::error::header_limit ? 431
+        : error.category() ==
+                http::make_error_code(http::error::bad_method).category()
+            ? 400
+            : 0;
+    if (status == 0 || error == http::error::end_of_stream ||
+        error == http::error::partial_message) {
+      close();
+      return;
+    }
+    keepAlive = false;
+    lingers = true;
+    std::string what =
+        status == 413
+            ? "the body is larger than " +
+                  std::to_string(state->options.largestBody) + " bytes"
+        : status == 431
+            ? "the header is larger than " +
+                  std::to_string(state->options.largestHeader) + " bytes"
+            : "this is no HTTP request: " + error.message();
+    respond(status, "application/json",
+            "{\"error\":{\"message\":\"" + what +
+                "\",\"type\":\"invalid_request_error\",\"param\":null,"
+                "\"code\":\"" +
+                (status == 413   ? "body_too_large"
+                 : status == 431 ? "header_too_large"
+                                 : "bad_http") +
+                "\"}}",
+            {});
+  }
+
+  /// Notices a client that goes while its answer is made.
+  void watch() {
+    stream.socket().async_wait(tcp::socket::wait_read, [self = self(),
+                                                        request = served](
+                                                           ErrorCode error) {
+      if (error || !self->open || !self->handling || request != self->served)
+        return;
+      char byte;
+      ssize_t got = recv(self->stream.socket().native_handle(), &byte, 1,
+                         MSG_PEEK | MSG_DONTWAIT);
+      // Its next request may be there already: then nobody watches.
+      if (got > 0)
+        return;
+      if (got < 0 && (errno == EAGAIN || errno == EINTR))
+        self->watch();
+      else
+        self->close();
+    });
+  }
+
+  std::string head(int status, const std::string &contentType,
+                   const HttpHeaders &headers) {
+    keepAlive = keepAlive && !state->closing;
+    std::string text = "HTTP/1.1 " + std::to_string(status) + " " +
+                       reasonOf(status) + "\r\nContent-Type: " + contentType +
+                       "\r\nX-Content-Type-Options: nosniff\r\n";
+    for (const auto &[name, value] : headers)
+      text += name + ": " + value + "\r\n";
+    if (!keepAlive)
+      text += "Connection: close\r\n";
+    return text;
+  }
+
+  void send(std::string_view text) {
+    if (!open)
+      return;
+    waiting += text;
+    sent(text.size());
+  }
+
+  /// So many bytes more are in `waiting`.
+  void sent(size_t bytes) {
+    constexpr size_t mostHeld = 256 << 10;
+    if (!busy && (!holds || waiting.size() > mostHeld))
+      writeNow();
+    else
+      held = holds;
+    if (unsent() > state->options.mostUnsent + (answered ? bytes : 0))
+      close();
+  }
+
+  /// What the socket takes at once is sent without a timer and a handler.
+  void writeNow() {
+    if (writing.empty())
+      std::swap(writing, waiting);
+    ErrorCode error; // is found again by who waits
+    if (!writing.empty())
+      written += stream.socket().write_some(
+          asio::buffer(writing.data() + written, writing.size() - written),
+          error);
+    if (written != writing.size() || !waiting.empty() || error) {
+      writeMore();
+      return;
+    }
+    writing.clear();
+    written = 0;
+    if (!answered)
+      return;
+    busy = true; // whoever answers is not done with it yet
+    asio::post(strand, [self = self()] {
+      self->busy = false;
+      if (self->open)
+        self->finish();
+    });
+  }
+
+  void writeMore() {
+    if (written == writing.size()) {
+      writing.clear();
+      written = 0;
+      std::swap(writing, waiting);
+      if (writing.empty()) {
+        if (answered)
+          finish();
+        return;
+      }
+    }
+    busy = true;
+    stream.expires_after(state->options.writeTime);
+    stream.async_write_some(
+        asio::buffer(writing.data() + written, writing.size() - written),
+        [self = self()](ErrorCode error, size_t count) {
+          self->busy = false;
+          if (error) {
+            self->close();
+            return;
+          }
+          self->stream.expires_never();
+          self->written += count;
+          self->writeMore();
+        });
+  }
+
+  void finish() {
+    handling = false;
+    onClosed = nullptr;
+    writing.shrink_to_fit();
+    waiting.shrink_to_fit();
+    if (keepAlive) {
+      readHeader();
+      return;
+    }
+    ErrorCode ignored;
+    stream.socket().shutdown(tcp::socket::shutdown_send, ignored);
+    if (lingers)
+      linger();
+    else
+      close();
+  }
+
+  /// Reads what the client still sends, so that it can read our answer before
+  /// the connection is reset; for a while only.
+  void linger() {
+    stream.expires_after(std::chrono::seconds(2));
+    rest.resize(16384);
+    stream.async_read_some(asio::buffer(rest),
+                           [self = self()](ErrorCode error, size_t count) {
+                             self->lingered += count;
+                             if (error || self->lingered > 64u << 20)
+                               self->close();
+                             else
+                               self->linger();
+                           });
+  }
+
+  void close() {
+    if (!open)
+      return;
+    open = false;
+    ErrorCode ignored;
+    stream.socket().shutdown(tcp::socket::shutdown_both, ignored);
+    stream.socket().close(ignored);
+    waiting.clear();
+    if (handling && onClosed)
+      std::exchange(onClosed, nullptr)();
+    onClosed = nullptr;
+  }
+
+  beast::tcp_stream stream;
+  const Strand strand;
+  const std::shared_ptr<ServerState> state;
+  Inbox &inbox;          ///< the state's
+  std::mutex briefMutex; ///< guards what follows, before the inbox's
+  std::vector<std::function<void()>> brief;
+  bool briefWaits = false;                    ///< the inbox has this connection
+  std::vector<std::function<void()>> running; ///< of the strand
+  beast::flat_buffer buffer;
+  std::optional<http::request_parser<http::string_body>> parser;
+  HttpRequest current;
+  std::string writing, waiting; ///< `writing` is Asio's while `busy`
+  std::string rest;
+  size_t written = 0, lingered = 0;
+  uint64_t served = 0;
+  bool open = true, busy = false, keepAlive = false, chunked = true;
+  bool lingers = false;
+  bool holds = false;    ///< a function runs that may write more
+  bool held = false;     ///< it has written
+  bool answered = false; ///< all of the answer is in `waiting` or written
+  bool handling = false; ///< a request is being answered
+};
+
+inline bool Inbox::add(std::shared_ptr<Connection> connection) {
+  std::lock_guard lock(mutex);
+  if (closed)
+    return false;
+  connections.push_back(std::move(connection));
+  if (delivers)
+    return true;
+  try {
+    asio::post(context, [this] { deliver(); });
+  } catch (...) { // who adds hears of it
+    connections.pop_back();
+    throw;
+  }
+  return delivers = true;
+}
+
+inline void Inbox::deliver() {
+  constexpr size_t few = 32; // then who else waits for this thread
+  while (true) {
+    std::array<std::shared_ptr<Connection>, few> taken;
+    size_t count = 0;
+    {
+      std::lock_guard lock(mutex);
+      for (; count < few && !connections.empty(); ++count) {
+        taken[count] = std::move(connections.front());
+        connections.pop_front();
+      }
+    }
+    for (const auto &connection : std::span(taken).first(count))
+      runSoon(connection);
+    std::lock_guard lock(mutex);
+    delivers = !connections.empty() && !closed;
+    if (!delivers)
+      return;
+    try {
+      asio::post(context, [this] { deliver(); });
+      return;
+    } catch (const std::exception &) { // goes on here
+    }
+  }
+}
+
+inline void Inbox::runSoon(const std::shared_ptr<Connection> &connection) {
+  while (true)
+    try {
+      return Connection::runBrief(connection);
+    } catch (const std::exception &) { // others give some memory back
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+}
+
+inline void Inbox::close() {
+  std::deque<std::shared_ptr<Connection>> dropped;
+  {
+    std::lock_guard lock(mutex);
+    closed = true;
+    dropped.swap(connections);
+  }
+  for (const auto &connection : dropped)
+    connection->dropBrief();
+}
+
+} // namespace knapper::serving
