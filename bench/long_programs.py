@@ -8,6 +8,7 @@ Each op of a program is elementwise, over 64 numbers, and reads two earlier valu
     far       two of any distance; the last fifty values are results
     chain     the last, and one of any distance: nothing can be left out
     results   the last two; every tenth value is a result
+    reversed  the last, and one of any distance from its end to its start
 
 A line a program: seconds of processors (which other work on the machine hardly changes) and of the clock,
 microseconds of processors an op, launches.
@@ -25,7 +26,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-KINDS = ("near", "far", "chain", "results")
+KINDS = ("near", "far", "chain", "results", "reversed")
 OPERATORS = ("add", "subtract", "multiply", "maximum", "minimum")
 TYPE = "tensor<64xf32>"
 
@@ -35,7 +36,7 @@ def operands(kind: str, i: int, draw: random.Random) -> tuple[int, int]:
         return i - 1, max(0, i - 1 - draw.randrange(1, 4))
     if kind == "far":
         return draw.randrange(i), draw.randrange(i)
-    return i - 1, draw.randrange(i) if kind == "chain" else i - 2
+    return i - 1, i - 2 if kind == "results" else draw.randrange(i)
 
 
 def program(kind: str, count: int, seed: int = 1) -> str:
@@ -43,7 +44,11 @@ def program(kind: str, count: int, seed: int = 1) -> str:
     lines = []
     for i in range(2, count + 2):
         a, b = operands(kind, i, draw)
-        lines.append(f"  %v{i} = stablehlo.{draw.choice(OPERATORS)} %v{a}, %v{b} : {TYPE}")
+        second = f"%v{b}"
+        if kind == "reversed":
+            second = f"%r{i}"
+            lines.append(f"  {second} = stablehlo.reverse %v{b}, dims = [0] : {TYPE}")
+        lines.append(f"  %v{i} = stablehlo.{draw.choice(OPERATORS)} %v{a}, {second} : {TYPE}")
     last = count + 1
     results = [last]
     if kind == "results":
@@ -58,14 +63,14 @@ def program(kind: str, count: int, seed: int = 1) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("kinds", nargs="*", default=KINDS, choices=KINDS)
+    parser.add_argument("kinds", nargs="*", choices=[[], *KINDS])
     parser.add_argument("--ops", default="5000,10000,20000")
     parser.add_argument("--isa", default="x86-64-v4")
     parser.add_argument("--build", type=Path, default=ROOT / "build" / "dev")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         model, artefact = Path(scratch) / "program.mlir", Path(scratch) / "program.knap"
-        for kind in arguments.kinds:
+        for kind in arguments.kinds or KINDS:
             for count in map(int, arguments.ops.split(",")):
                 model.write_text(program(kind, count))
                 command = [arguments.build / "bin" / "knapper", "compile", model, "-o", artefact, "--cache=false"]

@@ -18,6 +18,25 @@ namespace knapper::fusion {
 #include "graph/fusion/FusionPasses.h.inc"
 } // namespace knapper::fusion
 
+namespace {
+
+using SymbolNames = llvm::DenseMap<StringAttr, Dim>;
+
+void renameSymbols(Operation *root, const SymbolNames &names) {
+  AttrTypeReplacer replacer;
+  replacer.addReplacement([&](DimAttr dim) {
+    Dim renamed = Dim(dim).substitute([&](StringRef name) {
+      return names.lookup(StringAttr::get(root->getContext(), name));
+    });
+    return std::make_pair(Attribute(renamed.attr()), WalkResult::skip());
+  });
+  replacer.recursivelyReplaceElementsIn(root, /*replaceAttrs=*/true,
+                                        /*replaceLocs=*/false,
+                                        /*replaceTypes=*/true);
+}
+
+} // namespace
+
 CanonicalKernel fusion::canonicalKernel(KernelOp kernel) {
   MLIRContext *context = kernel.getContext();
   CanonicalKernel canonical;
@@ -43,7 +62,7 @@ CanonicalKernel fusion::canonicalKernel(KernelOp kernel) {
       collect(attribute.getValue());
     llvm::for_each(op->getResultTypes(), collectType);
   });
-  llvm::DenseMap<StringAttr, Dim> renamed;
+  SymbolNames renamed;
   for (auto [i, symbol] : llvm::enumerate(symbols)) {
     renamed[symbol] = Dim::symbol(context, "k" + std::to_string(i));
     canonical.symbols.push_back(Dim::symbol(context, symbol.getValue()));
@@ -67,21 +86,11 @@ CanonicalKernel fusion::canonicalKernel(KernelOp kernel) {
   copy->setDiscardableAttrs(DictionaryAttr::get(context));
   func::ReturnOp::create(builder, builder.getUnknownLoc(), copy.getResults());
 
-  AttrTypeReplacer replacer;
-  replacer.addReplacement([&](DimAttr dim) {
-    return std::make_pair(Attribute(Dim(dim)
-                                        .substitute([&](StringRef name) {
-                                          return renamed.lookup(
-                                              StringAttr::get(context, name));
-                                        })
-                                        .attr()),
-                          WalkResult::skip());
-  });
-  replacer.recursivelyReplaceElementsIn(module.get(), /*replaceAttrs=*/true,
-                                        /*replaceLocs=*/false,
-                                        /*replaceTypes=*/true);
+  // Sizes that are numbers have no names.
+  if (!symbols.empty())
+    renameSymbols(module.get(), renamed);
   llvm::raw_string_ostream stream(canonical.text);
-  module->print(stream, OpPrintingFlags().useLocalScope());
+  module->print(stream, OpPrintingFlags().useLocalScope().assumeVerified());
   canonical.signature =
       llvm::formatv("{0:x-16}", llvm::xxh3_64bits(canonical.text)).str();
   return canonical;
@@ -89,8 +98,10 @@ CanonicalKernel fusion::canonicalKernel(KernelOp kernel) {
 
 OwningOpRef<Operation *> fusion::parseCanonicalKernel(StringRef text,
                                                       MLIRContext *context) {
+  // The kernel was verified where it was formed.
+  ParserConfig config(context, /*verifyAfterParse=*/false);
   return OwningOpRef<Operation *>(
-      parseSourceString<ModuleOp>(text, ParserConfig(context)).release());
+      parseSourceString<ModuleOp>(text, config).release());
 }
 
 namespace {

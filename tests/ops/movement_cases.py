@@ -37,6 +37,9 @@ for dtype in ["f32", "i64", "i8", "i1", "bf16", "ui16", "f8E4M3FN", "i4"]:
     move("slice steps", t("a", 20),
          f'slice %x [#ts.dim<"a - 1">, #ts.dim<18>] [-1, -3] : {t("a", 20)} to {t("a", 6)}', t("a", 6),
          PLANE[1:5], lambda x: x[::-1, 18:0:-3])
+    move("slice reversed", t("a", "b"),
+         f'slice %x [#ts.dim<0>, #ts.dim<"b - 1">] [1, -1] : {t("a", "b")} to {t("a", "b")}', t("a", "b"), PLANE, lambda x: x[:, ::-1])
+    move("slice of all reversed", t(150), f"slice %x [#ts.dim<149>] [-1] : {t(150)} to {t(150)}", t(150), [{}], lambda x: x[::-1])
     move("slice strided", t("2*a", "b"),
          f'slice %x [#ts.dim<1>, #ts.dim<0>] [2, 1] : {t("2*a", "b")} to {t("a", "b")}', t("a", "b"), PLANE,
          lambda x: x[1::2])

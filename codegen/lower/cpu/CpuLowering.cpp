@@ -111,6 +111,8 @@ LogicalResult CpuLowering::tileOp(Operation &op) {
                       op.getPad());
       })
       .Case([&](tile::LoadStridedOp op) {
+        if (isReversedRun(op))
+          return loadReversed(op);
         unsigned lanes = cast<VectorType>(op.getType()).getDimSize(0);
         llvm::Value *offsets =
             b.CreateAdd(splat(scalar(op.getOffset()), lanes),

@@ -74,6 +74,11 @@ private:
 
   //===-- Memory (CpuMemory.cpp) ------------------------------------------===//
   mlir::LogicalResult load(tile::LoadOp op);
+  /// Whether the elements are a run of memory that is read backwards, at once.
+  bool isReversedRun(tile::LoadStridedOp op);
+  /// The run, and its lanes in reverse: a load an element would be 64 of them,
+  /// which LLVM compares with all others.
+  mlir::LogicalResult loadReversed(tile::LoadStridedOp op);
   mlir::LogicalResult store(tile::StoreOp op);
   mlir::LogicalResult gather(mlir::Operation *op, mlir::Value bufferValue,
                              mlir::Value result, llvm::Value *offsets,

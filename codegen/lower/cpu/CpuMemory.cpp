@@ -265,6 +265,55 @@ LogicalResult CpuLowering::load(tile::LoadOp op) {
   return success();
 }
 
+bool CpuLowering::isReversedRun(tile::LoadStridedOp op) {
+  if (getConstantIntValue(op.getStride()) != -1)
+    return false;
+  return !op.getValid() || (target.maskedAccess &&
+                            op.getBuffer().getType().getElementBytes() >= 4);
+}
+
+LogicalResult CpuLowering::loadReversed(tile::LoadStridedOp op) {
+  auto ref = buffer(op.getBuffer());
+  if (failed(ref))
+    return failure();
+  Parts result;
+  unsigned lane = 0;
+  bool truth = op.getBuffer().getType().getElementType().isInteger(1);
+  for (llvm::Type *type : partTypes(op.getType())) {
+    unsigned lanes = laneCount(type);
+    llvm::Type *stored = truth ? withElement(type, ref->memory) : type;
+    llvm::Value *first =
+        b.CreateSub(scalar(op.getOffset()), b.getInt64(lane + lanes - 1));
+    llvm::Align align(ref->bytes);
+    llvm::SmallVector<int> order(lanes);
+    std::iota(order.rbegin(), order.rend(), 0);
+    auto reversed = [&](llvm::Value *part) {
+      return lanes == 1 ? part : b.CreateShuffleVector(part, order);
+    };
+    llvm::Value *part = nullptr;
+    if (op.getValid()) {
+      llvm::Value *take =
+          firstLanes(b.CreateSub(scalar(op.getValid()), b.getInt64(lane)),
+                     lanes, ref->bytes);
+      llvm::Value *padding =
+          op.getPad() ? splat(toMemory(scalar(op.getPad()), *ref), lanes)
+                      : llvm::Constant::getNullValue(stored);
+      // The run may begin in front of the buffer, where no lane is read.
+      part = tag(b.CreateMaskedLoad(
+                     stored, b.CreateGEP(ref->memory, ref->pointer, first),
+                     align, reversed(take), padding),
+                 *ref);
+    } else {
+      part = loadPart(*ref, first, stored, align, nullptr, nullptr);
+    }
+    part = reversed(part);
+    result.push_back(truth ? fromMemory(part) : part);
+    lane += lanes;
+  }
+  set(op.getResult(), result);
+  return success();
+}
+
 LogicalResult CpuLowering::store(tile::StoreOp op) {
   auto ref = buffer(op.getBuffer());
   if (failed(ref))

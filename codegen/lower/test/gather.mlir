@@ -32,3 +32,32 @@ tile.func @twos(%x: !tile.buffer<f32>, %y: !tile.buffer<f32>, %n: index) {
   tile.store %v, %y[%id] : vector<16xf32>, !tile.buffer<f32>
   tile.return
 }
+
+// Elements that are read backwards are a run of memory, reversed in a register.
+// CHECK-LABEL: backwards:
+// CHECK-NOT: vgather
+// CHECK-NOT: vinsertps
+// CHECK: vpermps
+// CHECK-NOT: vinsertps
+// CHECK: retq
+tile.func @backwards(%x: !tile.buffer<f32>, %y: !tile.buffer<f32>, %n: index) {
+  %id = tile.program_id
+  %back = arith.constant -1 : index
+  %v = tile.load_strided %x[%n, %back] : !tile.buffer<f32> -> vector<16xf32>
+  tile.store %v, %y[%id] : vector<16xf32>, !tile.buffer<f32>
+  tile.return
+}
+
+// So are some of them.
+// CHECK-LABEL: some_backwards:
+// CHECK-NOT: vgather
+// CHECK: {%k{{[0-9]}}} {z}
+// CHECK: vperm
+// CHECK: retq
+tile.func @some_backwards(%x: !tile.buffer<f32>, %y: !tile.buffer<f32>, %n: index) {
+  %id = tile.program_id
+  %back = arith.constant -1 : index
+  %v = tile.load_strided %x[%n, %back] valid %id : !tile.buffer<f32> -> vector<16xf32>
+  tile.store %v, %y[%id] : vector<16xf32>, !tile.buffer<f32>
+  tile.return
+}

@@ -78,21 +78,6 @@ inline int64_t offsetOf(llvm::ArrayRef<int64_t> index,
   return offset;
 }
 
-/// A tensor whose element at each index is the element of `input` at the
-/// linear position `source(tuple, linear)`.
-template <typename Source>
-HostTensor rearrange(const HostTensor &input, llvm::ArrayRef<int64_t> dims,
-                     Source source) {
-  HostTensor result = HostTensor::allocate(input.dtype(), dims);
-  size_t size = byteSize(input.dtype());
-  uint8_t *out = result.mutableData();
-  forEachIndex(dims, [&](llvm::ArrayRef<int64_t> index, int64_t linear) {
-    std::memcpy(out + linear * size,
-                input.data() + source(index, linear) * size, size);
-  });
-  return result;
-}
-
 /// x combined with y as the reduction says; NaN wins max and min. Integers
 /// wrap in 64 bits.
 template <typename T> T combine(ReduceKind kind, T x, T y) {

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <numeric>
 #include <random>
 
 using namespace mlir;
@@ -103,6 +104,50 @@ func.func @f(%x: tensor<?xf32, #ts.dims<"s">>, %y: tensor<?xf32, #ts.dims<"t">>)
   auto result = run(text, {floats({4}, {1, 2, 3, 4}), floats({1}, {1})});
   ASSERT_TRUE(result) << result.error().message();
   EXPECT_THAT((*result)[0].load<int64_t>(), ElementsAre(-3));
+}
+
+// Dims that continue one another are copied as one; others are not.
+TEST_F(Evaluate, MovementReadsTheElementsThatItNames) {
+  for (auto [type, dtype] :
+       {std::pair("i8", DType::i8), std::pair("i16", DType::i16),
+        std::pair("i32", DType::i32), std::pair("i64", DType::i64)}) {
+    std::string text = R"(
+!x = tensor<2x3x4xT>
+!t = tensor<4x2x3xT>
+!s = tensor<2x2x2xT>
+!b = tensor<2x3x1x5x4xT>
+!i = tensor<2x3x2xT>
+func.func @f(%x: !x) -> (!t, !s, !b, !i) {
+  %t = ts.transpose %x [2, 0, 1] : !x
+  %s = ts.slice %x [#ts.dim<0>, #ts.dim<2>, #ts.dim<1>] [1, -2, 2] : !x to !s
+  %b = ts.broadcast %x [0, 1, 4] : !x to !b
+  %i = ts.iota 1 : !i
+  return %t, %s, %b, %i : !t, !s, !b, !i
+})";
+    for (size_t at; (at = text.find("xT>")) != std::string::npos;)
+      text.replace(at + 1, 1, type);
+    std::vector<int64_t> numbers(24);
+    std::iota(numbers.begin(), numbers.end(), 0);
+    auto result = run(text, {ints({2, 3, 4}, numbers, dtype)});
+    ASSERT_TRUE(result) << result.error().message() << text;
+    std::vector<int64_t> transposed, sliced, repeated, counted;
+    for (int64_t k = 0; k < 4; ++k)
+      for (int64_t i = 0; i < 6; ++i)
+        transposed.push_back(4 * i + k);
+    for (int64_t i = 0; i < 2; ++i)
+      for (int64_t j : {2, 0})
+        for (int64_t k : {1, 3})
+          sliced.push_back(12 * i + 4 * j + k);
+    for (int64_t i = 0; i < 6; ++i)
+      for (int64_t j = 0; j < 20; ++j)
+        repeated.push_back(4 * i + j % 4);
+    for (int64_t i = 0; i < 12; ++i)
+      counted.push_back(i / 2 % 3);
+    EXPECT_EQ((*result)[0].load<int64_t>(), transposed) << type;
+    EXPECT_EQ((*result)[1].load<int64_t>(), sliced) << type;
+    EXPECT_EQ((*result)[2].load<int64_t>(), repeated) << type;
+    EXPECT_EQ((*result)[3].load<int64_t>(), counted) << type;
+  }
 }
 
 TEST_F(Evaluate, LimitsSizes) {

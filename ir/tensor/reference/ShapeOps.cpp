@@ -2,6 +2,7 @@
 #include "ir/tensor/reference/Call.h"
 #include "runtime/base/Text.h"
 #include "llvm/ADT/TypeSwitch.h"
+#include <numeric>
 
 using namespace mlir;
 
@@ -9,6 +10,66 @@ namespace knapper::ts::reference {
 namespace {
 
 Results one(HostTensor tensor) { return SmallVector<HostTensor>{tensor}; }
+
+template <typename Element>
+void copyLine(uint8_t *to, const uint8_t *from, int64_t count, int64_t stride) {
+  auto *out = reinterpret_cast<Element *>(to);
+  const auto *in = reinterpret_cast<const Element *>(from);
+  for (int64_t i = 0; i < count; ++i)
+    out[i] = in[i * stride];
+}
+
+/// `count` elements of `size` bytes that lie `stride` elements apart.
+void copyLine(uint8_t *to, const uint8_t *from, size_t size, int64_t count,
+              int64_t stride) {
+  if (stride == 1)
+    return void(std::memcpy(to, from, count * size));
+  switch (size) {
+  case 1:
+    return copyLine<uint8_t>(to, from, count, stride);
+  case 2:
+    return copyLine<uint16_t>(to, from, count, stride);
+  case 4:
+    return copyLine<uint32_t>(to, from, count, stride);
+  case 8:
+    return copyLine<uint64_t>(to, from, count, stride);
+  default:
+    for (int64_t i = 0; i < count; ++i)
+      std::memcpy(to + i * size, from + i * stride * static_cast<int64_t>(size),
+                  size);
+  }
+}
+
+/// A tensor whose element at an index is that of `input` at `start` plus the
+/// index times `strides`, all in elements.
+HostTensor strided(const HostTensor &input, ArrayRef<int64_t> dims,
+                   int64_t start, ArrayRef<int64_t> strides) {
+  HostTensor result = HostTensor::allocate(input.dtype(), dims);
+  if (result.elements() == 0)
+    return result;
+  // Dims that continue one another are one: lines are as long as they can be.
+  Shape sizes, steps;
+  for (auto [size, step] : llvm::zip(dims, strides)) {
+    if (size == 1)
+      continue;
+    if (!sizes.empty() && steps.back() == step * size) {
+      sizes.back() *= size;
+      steps.back() = step;
+    } else {
+      sizes.push_back(size);
+      steps.push_back(step);
+    }
+  }
+  int64_t line = sizes.empty() ? 1 : sizes.pop_back_val();
+  int64_t step = steps.empty() ? 1 : steps.pop_back_val();
+  size_t size = byteSize(input.dtype());
+  forEachIndex(sizes, [&](ArrayRef<int64_t> index, int64_t linear) {
+    copyLine(result.mutableData() + linear * line * size,
+             input.data() + (start + offsetOf(index, steps)) * size, size, line,
+             step);
+  });
+  return result;
+}
 
 Results constant(ConstantOp op, const Call &) {
   Expected<HostTensor> value = HostTensor::fromAttribute(op.getValue());
@@ -48,23 +109,16 @@ Results dimCast(const Call &call) {
 
 Results broadcast(BroadcastOp op, const Call &call) {
   const HostTensor &input = call.in[0];
-  Shape strides = stridesOf(input.dims());
+  Shape from = stridesOf(input.dims()), strides(call.shapes[0].size(), 0);
   for (auto [i, dim] : llvm::enumerate(op.getDims())) {
     if (input.dim(i) == call.shapes[0][dim])
-      continue;
-    if (input.dim(i) != 1)
+      strides[dim] = from[i];
+    else if (input.dim(i) != 1)
       return call.userError(cat("dim ", i, " is ", input.dim(i),
                                 " and does not broadcast to ",
                                 call.shapes[0][dim]));
-    strides[i] = 0;
   }
-  return one(
-      rearrange(input, call.shapes[0], [&](ArrayRef<int64_t> index, int64_t) {
-        int64_t offset = 0;
-        for (auto [i, dim] : llvm::enumerate(op.getDims()))
-          offset += index[dim] * strides[i];
-        return offset;
-      }));
+  return one(strided(input, call.shapes[0], 0, strides));
 }
 
 Results reshape(const Call &call) {
@@ -76,14 +130,10 @@ Results reshape(const Call &call) {
 }
 
 Results transpose(TransposeOp op, const Call &call) {
-  Shape strides = stridesOf(call.in[0].dims());
-  return one(rearrange(
-      call.in[0], call.shapes[0], [&](ArrayRef<int64_t> index, int64_t) {
-        int64_t offset = 0;
-        for (auto [i, dim] : llvm::enumerate(op.getPermutation()))
-          offset += index[i] * strides[dim];
-        return offset;
-      }));
+  Shape from = stridesOf(call.in[0].dims()), strides;
+  for (int64_t dim : op.getPermutation())
+    strides.push_back(from[dim]);
+  return one(strided(call.in[0], call.shapes[0], 0, strides));
 }
 
 Results slice(SliceOp op, const Call &call) {
@@ -102,13 +152,10 @@ Results slice(SliceOp op, const Call &call) {
                                   " of dim ", i, ", which has ", input.dim(i)));
     }
   Shape strides = stridesOf(input.dims());
-  return one(
-      rearrange(input, call.shapes[0], [&](ArrayRef<int64_t> index, int64_t) {
-        int64_t offset = 0;
-        for (size_t i = 0; i < index.size(); ++i)
-          offset += ((*starts)[i] + index[i] * op.getSteps()[i]) * strides[i];
-        return offset;
-      }));
+  int64_t start = offsetOf(*starts, strides);
+  for (auto [stride, step] : llvm::zip(strides, op.getSteps()))
+    stride *= step;
+  return one(strided(input, call.shapes[0], start, strides));
 }
 
 /// Where a padded position reads in a dim of `size`; nothing outside.
@@ -190,11 +237,14 @@ Results concat(ConcatOp op, const Call &call) {
 }
 
 Results iota(IotaOp op, const Call &call) {
-  std::vector<int64_t> index(*elementCountOf(call.shapes[0]));
-  forEachIndex(call.shapes[0], [&](ArrayRef<int64_t> at, int64_t linear) {
-    index[linear] = at[op.getDim()];
-  });
-  return one(HostTensor::store(call.dtypes[0], call.shapes[0], index));
+  ArrayRef<int64_t> dims = call.shapes[0];
+  std::vector<int64_t> counted(dims[op.getDim()]);
+  std::iota(counted.begin(), counted.end(), int64_t(0));
+  Shape strides(dims.size(), 0);
+  strides[op.getDim()] = 1;
+  return one(
+      strided(HostTensor::store(call.dtypes[0], {dims[op.getDim()]}, counted),
+              dims, 0, strides));
 }
 
 } // namespace
