@@ -91,6 +91,7 @@ knapper_error *knapper_compile(const knapper_compile_options *given,
     if (out)
       *out = nullptr;
     // What cannot be loaded is not compiled first.
+    ArtefactLoadOptions how;
     if (out) {
       ASSIGN_OR_RETURN(
           knapper_load_options loading,
@@ -98,9 +99,12 @@ knapper_error *knapper_compile(const knapper_compile_options *given,
               load, KNAPPER_LOAD_OPTIONS_INIT, "knapper_load_options"));
       ASSIGN_OR_RETURN([[maybe_unused]] std::string_view device,
                        capi::wantedDevice(loading));
+      ASSIGN_OR_RETURN(how, capi::artefactOptions(load));
     }
     ASSIGN_OR_RETURN(auto request, capi::readRequest(given, "knapper_compile"));
     auto &[options, input, settings] = request;
+    // Who wants all weights compared wants none taken for what it was.
+    settings.verifyFiles |= out && how.constants == ConstantChecks::atLoad;
     std::string path = options.output_path ? options.output_path : "";
     if (std::error_code absent;
         !path.empty() && options.model_path &&
@@ -134,15 +138,12 @@ knapper_error *knapper_compile(const knapper_compile_options *given,
       return userError("the compile ended before there was an artefact",
                        "option stop-after", "leave it out to run the model");
     }
-    Expected<ArtefactLoadOptions> how = capi::artefactOptions(load);
-    if (!how)
-      return how.takeError();
     // What was made here, or checked when the cache gave it, is whole.
-    if (path.empty() && how->constants == ConstantChecks::beforeUse)
-      how->constants = ConstantChecks::none;
+    if (path.empty() && how.constants == ConstantChecks::beforeUse)
+      how.constants = ConstantChecks::none;
     ASSIGN_OR_RETURN(auto loaded, path.empty()
-                                      ? Artefact::loadFd(fd, "memory", *how)
-                                      : Artefact::load(path, *how));
+                                      ? Artefact::loadFd(fd, "memory", how)
+                                      : Artefact::load(path, how));
     return capi::openModule(std::move(loaded), load, out,
                             capi::NoDevice::describes);
   });

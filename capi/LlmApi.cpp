@@ -48,6 +48,10 @@ Expected<EngineOptions> engineOptions(const knapper_llm_options &given) {
                      "knapper_llm_options no_prefix_cache",
                      "1 to compute equal prefixes again");
   options.prefixCache = given.no_prefix_cache == 0;
+  if (given.verify_files != 0 && given.verify_files != 1)
+    return userError("is neither 0 nor 1", "knapper_llm_options verify_files",
+                     "1 to read all weights");
+  options.verifyFiles = given.verify_files == 1;
   if (given.dtype) {
     std::optional<DType> dtype = parseDType(given.dtype);
     if (!dtype)

@@ -40,12 +40,14 @@ FileState stateOf(const InputFile &file) {
 }
 
 /// Of large files once in each of their states: the weights of a model are
-/// read by every start otherwise.
-Expected<std::string> hashFile(const std::string &path) {
+/// read by every start otherwise. `always`: also of those whose hash is kept,
+/// which must be the same.
+Expected<std::string> hashFile(const std::string &path, bool always) {
   ASSIGN_OR_RETURN(InputFile file, InputFile::open(path));
   constexpr const char *folder = "hashes";
   FileState state = stateOf(file);
-  if (std::string kept = state.keptLine(folder); !kept.empty())
+  std::string kept = state.keptLine(folder);
+  if (!always && !kept.empty())
     return kept;
   auto buffer =
       llvm::MemoryBuffer::getOpenFile(file.descriptor(), path, file.bytes(),
@@ -58,7 +60,14 @@ Expected<std::string> hashFile(const std::string &path) {
                      "check the path and its permissions");
   std::string hash =
       hashText((*buffer)->getBufferStart(), (*buffer)->getBufferSize());
-  if (stateOf(file) == state)
+  bool unwritten = stateOf(file) == state;
+  if (unwritten && !kept.empty() && kept != hash)
+    return userError("reads otherwise than when it was hashed first, and no "
+                     "write since then is noted: its medium may be damaged",
+                     path,
+                     cat("the file from where it came; if it was written "
+                         "through a mapping: touch it"));
+  if (unwritten)
     state.keepLine(folder, hash);
   return hash;
 }
@@ -124,9 +133,9 @@ std::string compilerText() {
 /// Options that leave the artefact as it is, or whose path does.
 bool changesNothing(std::string_view name) {
   static constexpr std::string_view names[] = {
-      "threads",     "records",      "kernels",     "stop-after",
-      "start-from",  "model-format", "print-after", "dump-dir",
-      "verify-each", "cache",        "cache-dir",   "cache-bytes"};
+      "threads",      "records",     "kernels",     "stop-after",  "start-from",
+      "model-format", "print-after", "dump-dir",    "verify-each", "cache",
+      "cache-dir",    "cache-bytes", "verify-files"};
   return std::find(std::begin(names), std::end(names), name) != std::end(names);
 }
 
@@ -160,18 +169,20 @@ Expected<CacheKey> cacheKey(const CompileInput &input, const Options &options) {
     key.fields.push_back(
         {"model", hashText(input.bytes.data(), input.bytes.size())});
   } else {
-    ASSIGN_OR_RETURN(std::string hash, hashFile(input.path));
+    ASSIGN_OR_RETURN(std::string hash,
+                     hashFile(input.path, options.verifyFiles));
     key.fields.push_back({"model", std::move(hash)});
   }
   std::string data; // the names are part of the model
   for (const std::string &path : files) {
-    ASSIGN_OR_RETURN(std::string hash, hashFile(path));
+    ASSIGN_OR_RETURN(std::string hash, hashFile(path, options.verifyFiles));
     data += (data.empty() ? "" : " ") + hash;
   }
   key.fields.push_back({"external-data", std::move(data)});
   key.fields.push_back({"compiler", compilerText()});
   if (!options.records.empty()) { // what it says, not where it lies
-    ASSIGN_OR_RETURN(std::string hash, hashFile(options.records));
+    ASSIGN_OR_RETURN(std::string hash,
+                     hashFile(options.records, options.verifyFiles));
     key.fields.push_back({"records", std::move(hash)});
   }
   if (!options.kernels.empty()) {

@@ -42,6 +42,9 @@ typedef struct {
   /* Seconds of one step after which the engine is taken to hang and is built
    * again; 0: 4 on GPUs, never on CPUs; below 0: never. */
   double hung_after;
+  /* 1: all weights are read at load and their hashes compared, also where they
+   * are known from an earlier load. */
+  int32_t verify_files;
 } knapper_llm_options;
 #define KNAPPER_LLM_OPTIONS_INIT {sizeof(knapper_llm_options)}
 

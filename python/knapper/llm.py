@@ -53,6 +53,7 @@ class _Options(ctypes.Structure):
         ("draft_model", c_char_p),
         ("speculate_tokens", c_int32),
         ("hung_after", c_double),
+        ("verify_files", c_int32),
     ]
 
 
@@ -165,6 +166,8 @@ class LLM:
     cache_dir: folder of compiled programs; None for the compiler's.
     hung_after: seconds of one step after which the engine is taken to hang;
         0 for 4 on GPUs and never on CPUs, below 0 for never.
+    verify_files: whether all weights are read at load and their hashes compared,
+        also where they are known from an earlier load.
 
     A device that is lost, or a step that hangs, ends the requests of that time
     with a DeviceError, and the model is loaded again in place.
@@ -191,6 +194,7 @@ class LLM:
         speculate_tokens: int = 8,
         cache_dir: str | os.PathLike[str] | None = None,
         hung_after: float = 0,
+        verify_files: bool = False,
     ) -> None:
         self._lib = _functions()
         if not isinstance(dtype, str):
@@ -231,6 +235,7 @@ class LLM:
             ),
             cache_dir=None if cache_dir is None else encode_path(cache_dir),
             hung_after=hung_after,
+            verify_files=1 if verify_files else 0,
         )
         handle = c_void_p()
         check(

@@ -41,6 +41,7 @@ class CompileOptions(TypedDict, total=False):
     devices: int
     keep_source: bool
     cache: bool
+    verify_files: bool
     cache_dir: str | os.PathLike[str]
     cache_bytes: int
 

@@ -51,7 +51,8 @@ public:
     std::lock_guard lock(mutex);
     if (draining)
       return userError("takes no more requests", "draining");
-    if (!engine)
+    // An engine that is lost and not replaced yet would fail it.
+    if (!engine || engine->statistics().deviceLost)
       return rebuildingError();
     ticket->id = ++last;
     tickets.emplace(ticket->id, ticket);
@@ -95,35 +96,60 @@ private:
 
   void receive(Ticket &ticket, Event event) {
     event.request = ticket.id;
-    bool ends = event.finish != FinishReason::none;
-    {
-      std::lock_guard lock(ticket.mutex);
-      if (!ticket.sink)
+    if (event.finish != FinishReason::none) {
+      // Whoever takes the ticket ends the request: the engine that has it here,
+      // or `replace`. Both count it before the client hears of it.
+      std::lock_guard lock(mutex);
+      if (tickets.erase(ticket.id) == 0)
         return; // of an engine that was given up
-      ticket.sink(std::move(event));
-      if (ends)
-        ticket.sink = nullptr;
+      countEnd(event);
     }
-    if (!ends)
-      return;
-    std::lock_guard lock(mutex);
-    tickets.erase(ticket.id);
+    std::lock_guard lock(ticket.mutex);
+    if (!ticket.sink)
+      return; // the same
+    bool ends = event.finish != FinishReason::none;
+    ticket.sink(std::move(event));
+    if (ends)
+      ticket.sink = nullptr;
   }
 
-  /// Counters go on over all engines. Under the mutex.
+  /// Under the mutex.
+  void countEnd(const Event &event) {
+    switch (event.finish) {
+    case FinishReason::none:
+      return;
+    case FinishReason::stop:
+    case FinishReason::length:
+      ++ends.finished;
+      return;
+    case FinishReason::cancelled:
+      ++ends.cancelled;
+      return;
+    case FinishReason::error:
+      ++ends.failed;
+      ends.deadlinesExceeded += event.error.where == deadlineError().where;
+      return;
+    }
+  }
+
+  /// Counters go on over all engines; those of ends are of what was told to
+  /// clients, since an engine that is lost may have counted what it does not
+  /// tell any more. Under the mutex.
   EngineStatistics sum(EngineStatistics now) const {
     for (auto field :
          {&EngineStatistics::steps, &EngineStatistics::promptTokens,
           &EngineStatistics::cachedTokens, &EngineStatistics::generatedTokens,
-          &EngineStatistics::preemptions, &EngineStatistics::finished,
-          &EngineStatistics::failed, &EngineStatistics::cancelled,
-          &EngineStatistics::ledgerFaults, &EngineStatistics::verifiedTokens,
-          &EngineStatistics::acceptedTokens, &EngineStatistics::forcedTokens,
-          &EngineStatistics::deadlinesExceeded, &EngineStatistics::deviceDraws,
+          &EngineStatistics::preemptions, &EngineStatistics::ledgerFaults,
+          &EngineStatistics::verifiedTokens, &EngineStatistics::acceptedTokens,
+          &EngineStatistics::forcedTokens, &EngineStatistics::deviceDraws,
           &EngineStatistics::preparedSteps,
           &EngineStatistics::prepareNanoseconds,
           &EngineStatistics::betweenNanoseconds})
       now.*field += before.*field;
+    for (auto field :
+         {&EngineStatistics::finished, &EngineStatistics::failed,
+          &EngineStatistics::cancelled, &EngineStatistics::deadlinesExceeded})
+      now.*field = ends.*field;
     now.rebuilding = !engine;
     now.rebuilds = rebuilds;
     return now;
@@ -163,9 +189,9 @@ private:
             ": the model is loaded again; ", tickets.size(),
             " requests end with an error"));
     before = sum(now);
-    before.failed += tickets.size();
     std::unique_ptr<Engine> old = std::move(engine);
     auto open = std::exchange(tickets, {});
+    ends.failed += open.size();
     lock.unlock();
     for (auto &[id, ticket] : open) {
       std::lock_guard its(ticket->mutex);
@@ -226,6 +252,7 @@ private:
   std::unique_ptr<Engine> engine; ///< null: it is being built
   std::map<uint64_t, std::shared_ptr<Ticket>> tickets;
   EngineStatistics before; ///< of the engines that were
+  EngineStatistics ends;   ///< how requests of all engines ended
   uint64_t last = 0, rebuilds = 0;
   bool draining = false, ending = false;
   std::thread watch;

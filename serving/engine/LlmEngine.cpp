@@ -167,10 +167,10 @@ void LlmEngine::loop() {
         flush();
         continue;
       }
-      doubtDevice();
     } catch (const std::bad_alloc &) {
       giveUp();
     }
+    doubtDevice();
     // Who hears of a token finds its step counted.
     ++counters.steps;
     counters.lastStepSeconds = now() - start;
@@ -342,8 +342,11 @@ void LlmEngine::announce() {
 void LlmEngine::flush() {
   if (std::any_of(posted.begin(), posted.end(), [](const auto &item) {
         return item.event.finish != FinishReason::none;
-      }))
+      })) {
+    // Who hears that a device failed its request finds the device lost.
+    doubtDevice();
     publishStatistics();
+  }
   sender.send(posted);
 }
 

@@ -128,6 +128,7 @@ Expected<Options> compileOptions(const EngineOptions &options,
   Options compile;
   compile.threads = threads;
   compile.cacheDir = options.cacheFolder;
+  compile.verifyFiles = options.verifyFiles;
   if (options.dtype == DType::bf16)
     compile.dtype = "bf16";
   else if (options.dtype != DType::f32)

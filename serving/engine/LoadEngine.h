@@ -44,6 +44,9 @@ struct EngineOptions {
   bool selfCheck = true;
   /// The same bits for a request in every batch. On CPUs that is always so.
   bool batchInvariant = false;
+  /// Read all weights at the start: their files for the key of the compiled
+  /// program, also where hashes are kept from before, and that program's own.
+  bool verifyFiles = false;
   std::string cacheFolder = {}; ///< of compiled programs; "": the compiler's
 };
 

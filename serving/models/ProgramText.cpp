@@ -48,7 +48,10 @@ compileProgram(const std::string &name, std::vector<std::string> files,
     input.dataFiles = std::move(files);
     input.namesNoFile = input.dataFiles.empty();
     ASSIGN_OR_RETURN(int descriptor, compileModel(input, options, ""));
-    auto artefact = Artefact::loadFd(descriptor, name);
+    ArtefactLoadOptions how;
+    if (options.verifyFiles)
+      how = {ConstantChecks::atLoad, static_cast<int32_t>(options.threads)};
+    auto artefact = Artefact::loadFd(descriptor, name, how);
     close(descriptor);
     return artefact;
   } catch (const std::bad_alloc &) {

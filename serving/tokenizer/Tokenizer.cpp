@@ -175,6 +175,12 @@ Status Tokenizer::encodePart(std::string_view text, bool first,
                              bool normalizedSpecial, Scratch &scratch,
                              std::vector<int32_t> &ids) const {
   if (normalizer) {
+    // Where its first character goes the text is no longer the beginning.
+    if (first && preTokenizer && !text.empty()) {
+      scratch.normalized = text.substr(0, utf8Length(text.front()));
+      normalizer->apply(scratch.normalized);
+      first = !scratch.normalized.empty();
+    }
     scratch.normalized = text;
     normalizer->apply(scratch.normalized);
     text = scratch.normalized;

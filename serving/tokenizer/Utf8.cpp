@@ -141,9 +141,12 @@ bool isWordCharacter(char32_t code) {
          c == UTF8PROC_CATEGORY_PC || code == 0x200c || code == 0x200d;
 }
 
+/// Those whose kind has changed count as in the tables of `tokenizers`, which
+/// vocabularies were trained by.
 bool isPunctuation(char32_t code) {
   utf8proc_category_t c = category(code);
-  return c >= UTF8PROC_CATEGORY_PC && c <= UTF8PROC_CATEGORY_PO;
+  return code == 0x166d ||
+         c >= UTF8PROC_CATEGORY_PC && c <= UTF8PROC_CATEGORY_PO;
 }
 
 bool isMark(char32_t code) {
@@ -151,6 +154,8 @@ bool isMark(char32_t code) {
   return c >= UTF8PROC_CATEGORY_MN && c <= UTF8PROC_CATEGORY_ME;
 }
 bool isNonspacingMark(char32_t code) {
+  if (code == 0x1734 || code == 0x1885 || code == 0x1886) // the same
+    return code == 0x1734;
   return category(code) == UTF8PROC_CATEGORY_MN;
 }
 
@@ -175,6 +180,14 @@ bool isControl(char32_t code) {
   utf8proc_category_t c = category(code);
   return c == UTF8PROC_CATEGORY_CC || c == UTF8PROC_CATEGORY_CF ||
          c == UTF8PROC_CATEGORY_CO;
+}
+
+bool isPrintable(char32_t code) {
+  utf8proc_category_t c = category(code);
+  bool space = c >= UTF8PROC_CATEGORY_ZS && c <= UTF8PROC_CATEGORY_ZP;
+  return code == ' ' ||
+         !(space || isControl(code) || c == UTF8PROC_CATEGORY_CN ||
+           c == UTF8PROC_CATEGORY_CS);
 }
 
 void appendLower(std::string &text, char32_t code) {

@@ -34,6 +34,7 @@ bool isPunctuation(char32_t code);    ///< P*
 bool isMark(char32_t code);           ///< M*
 bool isNonspacingMark(char32_t code); ///< Mn
 bool isControl(char32_t code);        ///< Cc, Cf, Co
+bool isPrintable(char32_t code);      ///< as Python's `str.isprintable`
 /// Full lower case; most characters have one of one code point.
 void appendLower(std::string &text, char32_t code);
 

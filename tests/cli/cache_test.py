@@ -91,6 +91,39 @@ def test_hashes_of_large_files_are_kept_until_they_change(tool, tmp_path):
     assert len(list(hashes.iterdir())) == 2
 
 
+def damaged_medium(tmp_path, tool):
+    """A model whose weights read otherwise than the hash that is kept of them: as on a medium that lost a bit."""
+    weights = np.zeros((2200, 2000), np.float32)
+    graph = onnx.helper.make_graph(
+        [onnx.helper.make_node("MatMul", ["x", "w"], ["y"])], "g",
+        [onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [1, 2200])],
+        [onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [1, 2000])],
+        [onnx.numpy_helper.from_array(weights, "w")])  # fmt: skip
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)]), tmp_path / "big.onnx",
+              save_as_external_data=True, location="big.data")  # fmt: skip
+    time.sleep(2.2)
+    assert not from_cache(tool, "big.onnx")
+    (kept,) = (tmp_path / "cache" / "knapper" / "hashes").iterdir()
+    return kept
+
+
+def test_kept_hashes_are_not_trusted_where_all_is_to_be_compared(tool, tmp_path):
+    kept = damaged_medium(tmp_path, tool)
+    whole = kept.read_text()
+    verifying = [("compile", "big.onnx", "-o", "m.knap", "--verify-files"), ("run", "big.onnx", "--verify-file")]
+    for command in verifying:
+        tool(*command)
+    kept.write_text("0" * 32 + "\n")
+    assert not from_cache(tool, "big.onnx"), "what is kept is what is used"
+    for command in verifying:
+        assert "big.data: reads otherwise than when it was hashed first" in tool(*command, code=1)
+    os.utime(tmp_path / "big.data")
+    time.sleep(2.2)
+    for command in verifying:
+        tool(*command)
+    assert whole in {file.read_text() for file in kept.parent.iterdir()}
+
+
 def test_explain_names_the_difference(tool, model):
     assert "which is empty" in tool("cache", "explain", model)
     tool("compile", model)

@@ -137,7 +137,7 @@ def drawn_conversation(draw, texts):
         messages.append(user())
         if tools and draw.random() < 0.5:
             call = copy.deepcopy(template_test.CALL)
-            call["tool_calls"][0]["function"]["arguments"] = {"city": draw.choice(texts), "days": draw.choice([0, -3, 2.5, True, None, [1, "a"], {"b": {}}])}
+            call["tool_calls"][0]["function"]["arguments"] = {"city": draw.choice(texts), "days": draw.choice([0, -3, 2.5, 21.123456789, 1e-7, 3e20, True, None, [1, "a", None], ["it's", draw.choice(texts)], {"b": {}}])}
             messages += [call, template_test.RESULT | {"content": draw.choice(texts)}]
         answer = {"role": "assistant", "content": draw.choice(texts)}
         messages.append(answer | ({"reasoning_content": draw.choice(texts)} if draw.random() < 0.3 else {}))

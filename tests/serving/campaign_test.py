@@ -1,13 +1,16 @@
-"""The state of long comparisons: a round counts once, whenever its process ends."""
+"""Long comparisons and campaigns, in short, and their state: a round counts once, whenever its process ends."""
 
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import time
 
 import campaign
 import pytest
 import template_test
+from null_server import ROOT
 
 
 def test_half_a_turn_is_forgotten(tmp_path):
@@ -29,3 +32,13 @@ def test_no_templates_is_an_error(tmp_path, monkeypatch):
     monkeypatch.setattr(template_test, "TEMPLATES", [])
     with pytest.raises(SystemExit, match="no templates: run setup/sources"):
         campaign.templates(campaign.Campaign(tmp_path), time.time() + 60)
+
+
+def test_wrong_requests_beside_witnesses(folder, tmp_path):
+    """fuzz_requests.py, in short; it goes on where it was."""
+    state = tmp_path / "state"
+    for requests in (200, 400):
+        command = [sys.executable, ROOT / "tests" / "serving" / "fuzz_requests.py", folder, "--requests", str(requests), "--state", state, "--seed", "3"]
+        ran = subprocess.run(command, capture_output=True, text=True, timeout=300)
+        assert ran.returncode == 0, ran.stdout + ran.stderr
+        assert ran.stdout.startswith("200 requests") and state.read_text() == str(requests)

@@ -96,6 +96,7 @@ struct Answers {
   struct Answer {
     std::vector<Event> events;
     std::vector<double> times;
+    bool toldLost = false; ///< `statistics` said so when the last event came
   };
   std::map<uint64_t, Answer> byRequest;
 };
@@ -113,12 +114,17 @@ Json pairs(const std::vector<TokenLogprob> &list) {
   return json;
 }
 
-void note(Answers &answers, std::chrono::microseconds pause, Event event) {
+void note(Answers &answers, const Engine &engine,
+          std::chrono::microseconds pause, Event event) {
   if (pause.count() > 0)
     std::this_thread::sleep_for(pause);
+  bool last = event.finish != FinishReason::none;
+  EngineStatistics seen;
+  if (last)
+    seen = engine.statistics();
   std::lock_guard lock(answers.mutex);
   Answers::Answer &answer = answers.byRequest[event.request];
-  bool last = event.finish != FinishReason::none;
+  answer.toldLost = seen.deviceLost || seen.rebuilding || seen.rebuilds > 0;
   answer.times.push_back(now());
   answer.events.push_back(std::move(event));
   if (!last)
@@ -143,8 +149,10 @@ Json jsonOf(const Answers::Answer &given, double start) {
     if (event.finish == FinishReason::none)
       continue;
     answer["finish"] = name(event.finish);
-    if (event.finish == FinishReason::error)
+    if (event.finish == FinishReason::error) {
       answer["error"] = event.error.message();
+      answer["told_lost"] = given.toldLost;
+    }
   }
   return answer;
 }
@@ -299,7 +307,7 @@ int run(const char *folder, const char *path) {
         auto tokens = static_cast<int64_t>(event.tokens.size());
         if (left > 0 && (left -= tokens) <= 0)
           its->hung = true;
-        note(answers, pause, std::move(event));
+        note(answers, **engine, pause, std::move(event));
         inSink = false;
       };
       auto id = (*engine)->submit(requestOf(json), std::move(sink));

@@ -477,7 +477,7 @@ def test_a_lost_device_fails_its_requests_and_the_engine_is_built_again(models, 
     result = models("llama").run([requests] * 4, faults=["", how, "", how], max_sequences=4)
     before, during, after, again = result["groups"]
     assert all(answer["finish"] == "length" for answer in before + after)
-    assert all(answer["finish"] == "error" and "lost" in answer["error"] for answer in during + again)
+    assert all(answer["finish"] == "error" and "lost" in answer["error"] and answer["told_lost"] for answer in during + again)
     statistics = result["statistics"]
     assert statistics["rebuilds"] >= 1 and statistics["failed"] == 12 and statistics["finished"] == 12
     assert statistics["running"] == statistics["waiting"] == statistics["faults"] == 0

@@ -70,8 +70,7 @@ def test_real_templates():
     count, different = differences()
     for name, error, wanted, got in different:
         print(name, error or (wanted, got))
-    # This one marks texts as safe, whereupon Jinja2 escapes what it joins them with.
-    assert count > 600 and {template for (template, _), *_ in different} <= {"meetkai-functionary-medium-v3.1.jinja"}
+    assert count > 600 and not different
 
 
 def one(template, messages=(USER,), **more):
@@ -99,6 +98,43 @@ def test_only_the_users_bytes_are_literal():
     data = got["text"].encode()
     literal = [data[begin:end].decode() for begin, end in got["literal"]]
     assert literal == [USER["content"], json.dumps(TOOLS, ensure_ascii=False)]
+
+
+@pytest.mark.parametrize(
+    "way",
+    [
+        "x", "x | trim", "x | replace('q', 'r')", "'a' | replace('a', x)", "('<s>' + x + '</s>') | replace('e', 'E')", "[x] | join('')", "[x, x] | join(x)",
+        "[x] | string", "[x]", "{'a': x}", "'a' ~ x", "'a' ~ [x]", "x ~ 1", "x * 2", "x | tojson", "messages | map(attribute='content') | join('')", "[x] | sort | join",
+        "'{}'.format(x)", "x[1:]", "x.split('_')", "('a' | safe) + x", "(x | safe) + 'a'", "x | upper", "x | title",
+    ],
+)  # fmt: skip
+def test_the_users_bytes_stay_literal(way):
+    """Control tokens in a message are text, whatever the template makes of it."""
+    text = "<|im_end|>"
+    got = one("{% set x = messages[0].content %}{{ " + way + " }}", [{"role": "user", "content": text}])
+    data = bytearray(got["text"].encode())
+    for begin, end in got["literal"]:
+        data[begin:end] = b"." * (end - begin)
+    assert "|" not in data.decode() and "im_" not in data.decode().lower(), got["text"]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [None, [], [1, "a"], {"a": None, "b": [True, {}]}, ["it's", 'say "x"', "'\"", "a\nb\t\\", "\x00\u200b\u00a0é🙂\U000e0001"],
+     [1e-7, 123456789.125, 1e16, 2.0, -0.1, 1e300, 12345678901234567], "x", 21.123456789, True],
+)  # fmt: skip
+def test_values_print_as_in_python(value):
+    """Printed, joined to texts and as JSON."""
+    for way in ("{{ v }}", "{{ 'a' ~ v }}", "{{ v ~ 1 }}", "{{ v | tojson }}", "{{ [v, v] | join(',') }}", "{% set t %}{{ v }}{% endset %}{{ t }}", "{% for a in [v] %}{{ a }}{% endfor %}"):
+        assert one(way, v=value)["text"] == theirs(way, variables_of({"messages": [USER], "v": value})), way
+
+
+def test_values_of_many_parts_are_bounded():
+    doubled = "{% set ns = namespace(a=[]) %}{% for i in range(40) %}{% set ns.a = [ns.a, ns.a] %}{% endfor %}{{ ns.a"
+    nested = "{% set ns = namespace(a=[]) %}{% for i in range(1000) %}{% set ns.a = [ns.a] %}{% endfor %}{{ ns.a"
+    for way in (" }}", " | tojson }}", " | string }}", " ~ 'a' }}"):
+        assert "too much text" in one(doubled + way)["error"]
+        assert "nested too deep" in one(nested + way)["error"]
 
 
 @pytest.mark.parametrize(

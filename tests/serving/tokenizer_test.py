@@ -81,7 +81,8 @@ KINDS = {
 }
 # Scripts whose characters all versions of Unicode since 13 know.
 POOLS = [(0x20, 0x7E), (0xA0, 0x24F), (0x391, 0x3C9), (0x410, 0x44F), (0x5D0, 0x5EA), (0x621, 0x64A), (0x903, 0x94c), (0x3041, 0x3096), (0x4E00, 0x9FA5), (0xAC00, 0xD7A3), (0x1F300, 0x1F5FF), (0x300, 0x314)]  # fmt: skip
-BITS = [" ", "  ", "\n", "\t", "a", "b", "1", "23", "456789", "'s", "'LL", ".", "!?", "\r\n", "\u00a0", "\u3000", "é", "e\u0301", "ſ", "İ", "ﬁ", "①", "\u200d", "<extra>", "<Word>", "</s>", "<unk>", "[SEP]"]  # fmt: skip
+# The first three are a control character that goes, a mark of punctuation that became a symbol, and a mark that became one with a width.
+BITS = ["\x17", "\u166d", "\u1734", " ", "  ", "\n", "\t", "a", "b", "1", "23", "456789", "'s", "'LL", ".", "!?", "\r\n", "\u00a0", "\u3000", "é", "e\u0301", "ſ", "İ", "ﬁ", "①", "\u200d", "<extra>", "<Word>", "</s>", "<unk>", "[SEP]"]  # fmt: skip
 
 
 def random_texts(count: int, seed: int) -> list[str]:

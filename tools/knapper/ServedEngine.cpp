@@ -62,6 +62,9 @@ void ServedEngine::addTo(CLI::App &app) {
   app.add_flag("--batch-invariant", batchInvariant,
                "The same bits for a request whatever runs beside it; always "
                "so on CPUs");
+  app.add_flag("--verify-files", verifyFiles,
+               "Read all weights at the start and compare their hashes, also "
+               "where they are known from an earlier start");
   app.add_option("--hung-after", hungAfter,
                  "Seconds of one step after which the engine is taken to hang "
                  "and is built again; 0: never. Default: 4 on GPUs, 0 on CPUs")
@@ -115,6 +118,7 @@ ServedEngine::load(const std::string &folder,
   options.draftFolder = draftModel;
   options.batchInvariant = batchInvariant;
   options.recordFile = record;
+  options.verifyFiles = verifyFiles;
   if (!draftModel.empty())
     TRY(serving::checkSameTokens(texts, draftModel));
   return serving::loadEngine(folder, options);

@@ -29,7 +29,8 @@ private:
   std::string dtype = "f32", target = "cpu", speculate = "off", draftModel,
               record;
   double kvMemory = 0; ///< GiB
-  bool noPrefixCache = false, batchInvariant = false, isNull = false;
+  bool noPrefixCache = false, batchInvariant = false, isNull = false,
+       verifyFiles = false;
   int64_t nullStep = 0; ///< microseconds
   int nullFailing = -1, nullLosing = -1, nullHanging = -1;
   double hungAfter = -1; ///< seconds; negative: by the target
