@@ -245,6 +245,7 @@ LogicalResult importItem(AtenNode &n) {
 
 constexpr AtenRow rows[] = {
     {"aten._local_scalar_dense.default", importItem},
+    {"aten._unique.default", importUnique},
     {"aten._unique2.default", importUnique},
     {"aten.bincount.default", importBincount},
     {"aten.masked_select.default", importMaskedSelect},

@@ -38,3 +38,20 @@ def test_gradients_are_eagers(case):
         torch.autograd.grad(want, given, against),
         rtol=1e-4, atol=1e-5,
     )  # fmt: skip
+
+
+def test_a_tensor_that_index_fill_writes_has_a_gradient():
+    """Of each row once, however often the index names it: torch asks which are unique."""
+    torch._dynamo.reset()
+    at = torch.tensor([2, 0, 2])
+
+    def function(x, y):
+        return (x * 1.5).index_fill(0, at, y.sum()).sin().sum()
+
+    given = [torch.randn(4, 5, requires_grad=True), torch.randn(3, requires_grad=True)]
+    knapper.torch.reset_counters()
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        compiled = knapper.torch.compile(function, fullgraph=True, fallback="error", cache=False)
+        got = torch.autograd.grad(compiled(*given), given)
+    torch.testing.assert_close(got, torch.autograd.grad(function(*given), given))
+    assert knapper.torch.counters()["graphs"] == 2

@@ -10,7 +10,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from knapper.torch import foreach, formulas, fused_attention, gradients
+from knapper.torch import embedding_bag, foreach, formulas, fused_attention, gradients, grid_sample
 
 # Overload packets, "aten." left out.
 _WHOLE = """
@@ -65,6 +65,8 @@ def table() -> dict[Any, Callable[..., Any]]:
     made.update((op, how) for op, how in decomposition_table.items() if name(op) in apart)
     made.update(formulas.table())
     made.update(gradients.table())
+    made.update(embedding_bag.table())
+    made.update(grid_sample.table())
     made.update(fused_attention.table())
     made.update(foreach.table())
     return made

@@ -14,68 +14,6 @@ def _wide(x: Tensor) -> Tensor:
     return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 
 
-def _source(coordinate: Tensor, size: int, padding: int, align: bool) -> Tensor:
-    """-1..1 as a position among `size` elements."""
-    if align:
-        place = (coordinate + 1) / 2 * (size - 1)
-    else:
-        place = ((coordinate + 1) * size - 1) / 2
-    if padding == 0:
-        return place
-    if padding == 2:
-        low, high = (0, 2 * (size - 1)) if align else (-1, 2 * size - 1)
-        if low == high:
-            return torch.zeros_like(place)
-        least, span = low / 2, (high - low) / 2
-        place = (place - least).abs()
-        rest = torch.fmod(place, span)
-        flips = torch.floor(place / span)
-        even = torch.remainder(flips, 2) == 0
-        place = torch.where(even, rest + least, span - rest + least)
-    return place.clamp(0, size - 1)
-
-
-def grid_sampler_3d(
-    input: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool
-) -> Tensor:
-    n, c = input.shape[:2]
-    sizes = input.shape[2:]
-    flat = _wide(input).reshape(n, c, -1)
-    places = [
-        _source(_wide(grid)[..., 2 - i], size, padding_mode, align_corners)
-        for i, size in enumerate(sizes)
-    ]
-
-    def element(corner: list[Tensor]) -> Tensor:
-        index, inside = None, None
-        for place, size in zip(corner, sizes):
-            held = (place >= 0) & (place < size)
-            inside = held if inside is None else inside & held
-            whole = torch.where(held, place, torch.zeros_like(place)).long()
-            index = whole if index is None else index * size + whole
-        assert index is not None and inside is not None
-        found = flat.gather(2, index.reshape(n, 1, -1).expand(n, c, -1))
-        found = found.reshape(n, c, *index.shape[1:])
-        return torch.where(inside.unsqueeze(1), found, torch.zeros_like(found))
-
-    if interpolation_mode == 1:
-        return element([torch.round(place) for place in places]).to(input.dtype)
-    floors = [torch.floor(place) for place in places]
-    result = None
-    for number in range(8):
-        corner, weight = [], None
-        for i, (place, floor) in enumerate(zip(places, floors)):
-            upper = bool(number >> i & 1)
-            part = place - floor if upper else floor + 1 - place
-            weight = part if weight is None else weight * part
-            corner.append(floor + 1 if upper else floor)
-        assert weight is not None
-        term = element(corner) * weight.unsqueeze(1)
-        result = term if result is None else result + term
-    assert result is not None
-    return result.to(input.dtype)
-
-
 def _counted(
     x: Tensor, edges: Tensor, weight: Tensor | None, density: bool
 ) -> tuple[Tensor, Tensor]:
@@ -275,7 +213,6 @@ def table() -> dict[Any, Callable[..., Any]]:
         aten._adaptive_avg_pool2d_backward.default: adaptive_avg_pool2d_backward,
         aten._weight_norm_interface_backward.default: weight_norm_backward,
         aten.diagonal_scatter.default: diagonal_scatter,
-        aten.grid_sampler_3d.default: grid_sampler_3d,
         aten.histogram.bins_tensor: histogram_of_edges,
         aten.histogram.bin_ct: histogram_of_count,
         aten.bucketize.Tensor: bucketize,
