@@ -1,24 +1,15 @@
 // Assembling messages.
 #pragma once
 
-#include <string>
-#include <string_view>
-#include <type_traits>
+#include "runtime/base/TextPart.h"
 
 namespace knapper {
 
 /// cat("input '", name, "' has rank ", 3): strings as they are, integers in
-/// decimal.
+/// decimal. Messages are many: a call only lists its parts.
 template <typename... Parts> std::string cat(const Parts &...parts) {
-  std::string text;
-  auto append = [&](const auto &part) {
-    if constexpr (std::is_arithmetic_v<std::remove_cvref_t<decltype(part)>>)
-      text += std::to_string(part);
-    else
-      text += std::string_view(part);
-  };
-  (append(parts), ...);
-  return text;
+  const TextPart list[] = {TextPart::of(parts)...};
+  return joined(list, sizeof...(Parts));
 }
 
 } // namespace knapper

@@ -3,15 +3,16 @@
 // edit the header's tree and hash it again. What still loads is run: on the
 // null driver whatever it says, on the CPU when the mutation left alone what
 // kernels see (a .knap is native code: a launch that lies to a kernel is a
-// program).
+// program; one that lies to a vendor's library is not: KNAPPER_VENDOR_PATH says
+// where oneDNN lies, without it such launches take compiled code).
 //
 // KNAPPER_FUZZ_CASES and KNAPPER_FUZZ_SEED change the extent; a failure prints
 // the seed of its case.
 #include "runtime/testing/TestArtefact.h"
 
+#include "runtime/artefact/Format.h"
 #include "runtime/drivers/cpu/CpuDevice.h"
 #include "runtime/drivers/null/NullDevice.h"
-#include "runtime/artefact/Format.h"
 #include "runtime/profile/Describe.h"
 
 #include <atomic>
@@ -27,8 +28,44 @@ using namespace knapper::testing;
 
 namespace {
 
+/// Puts a library's choice before the launch's own: two products of `rows` x 6
+/// and 6 x 8 elements at the start of its first two arguments.
+void offerProduct(TestArtefact &a, fb::LaunchT &launch, uint32_t rows) {
+  auto kernel = std::make_unique<fb::KernelT>();
+  kernel->num_buffers = static_cast<uint32_t>(launch.args.size());
+  kernel->library = fb::VendorLibrary::onednn;
+  auto choice = std::make_unique<fb::ChoiceT>(*launch.choices[0]);
+  choice->kernel = static_cast<uint32_t>(a.header.kernels.size());
+  a.header.kernels.push_back(std::move(kernel));
+  uint32_t zero = a.constant(0), one = a.constant(1), two = a.constant(2),
+           six = a.constant(6), eight = a.constant(8);
+  auto matrix = [&](uint32_t arg, uint32_t rowStride, uint32_t batchStride) {
+    auto made = std::make_unique<fb::VendorMatrixT>();
+    made->arg = arg;
+    made->dtype = fb::DType::f32;
+    made->offset = zero;
+    made->batch_strides = {batchStride};
+    made->row_stride = rowStride;
+    made->column_stride = one;
+    return made;
+  };
+  auto product = std::make_unique<fb::VendorProductT>();
+  product->batch = {two};
+  product->rows = rows;
+  product->columns = eight;
+  product->depth = six;
+  product->lhs = matrix(0, six, a.mul(rows, six));
+  product->rhs = matrix(1, eight, zero);
+  product->result = matrix(2, eight, a.mul(rows, eight));
+  product->bias = matrix(1, zero, zero);
+  product->activation = fb::VendorActivation::relu;
+  choice->product = std::move(product);
+  launch.choices.insert(launch.choices.begin(), std::move(choice));
+}
+
 /// A little of everything: symbols (some late), temps, constants, If, While,
-/// Repeat, Call, BindSymbol, SetSymbols, Assert, choices, checks.
+/// Repeat, Call, BindSymbol, SetSymbols, Assert, choices, a library's product,
+/// checks.
 TestArtefact original() {
   TestArtefact a({"x86-64-v3", "x86-64-v4"});
   uint32_t n = a.symbol("n", 1, 100000), k = a.symbol("k", 0, 1000, 1, true);
@@ -98,7 +135,11 @@ TestArtefact original() {
       main, "knapper", "StringSplit", {{line, DType::text, {three}}},
       {{split, DType::text, {three, words}}, {counts, DType::i64, {three}}},
       {words}); // 20
-  a.check(a.op(fb::ScalarOp::le, n, a.constant(4096)), "too long");
+  // rows of the product: n, which the constant's 4096 elements bound
+  uint32_t sums = a.mul(a.mul(n, a.constant(2)), eight);
+  uint32_t product = a.output("product", DType::f32, {sums}, {"sums"});
+  offerProduct(a, a.launch(main, "add", {c, c, product}, sums), n); // 21
+  a.check(a.op(fb::ScalarOp::le, n, a.constant(256)), "too long");
   return a;
 }
 
@@ -134,6 +175,12 @@ struct Mutator {
   uint64_t below(uint64_t n) { return n ? random() % n : 0; }
   template <typename T> T &any(std::vector<T> &list) {
     return list[below(list.size())];
+  }
+  /// A library's kernel has no code.
+  fb::KernelCodeT &anyCode(fb::ArtefactT &tree) {
+    for (;;)
+      if (auto &codes = any(tree.kernels)->codes; !codes.empty())
+        return *any(codes);
   }
   /// A number that is likely to be near some limit.
   uint64_t number(uint64_t near) {
@@ -196,6 +243,50 @@ struct Mutator {
     return bytes;
   }
 
+  /// Edits what a vendor's library is asked for.
+  void editProduct(fb::ProgramT &p, fb::VendorProductT &product) {
+    auto value = [&] {
+      return uint32_t(below(4) ? below(p.values.size())
+                               : number(p.values.size()));
+    };
+    std::unique_ptr<fb::VendorMatrixT> *sides[] = {
+        &product.lhs, &product.rhs, &product.result, &product.bias};
+    std::unique_ptr<fb::VendorMatrixT> &side = *sides[below(4)];
+    if (below(2) && side) {
+      uint32_t *fields[] = {&side->offset, &side->row_stride,
+                            &side->column_stride};
+      switch (below(5)) {
+      case 0:
+        side->arg = uint32_t(number(2));
+        break;
+      case 1:
+        side->dtype = fb::DType(below(14));
+        break;
+      case 2:
+        side->batch_strides.resize(below(3), value());
+        break;
+      default:
+        *fields[below(3)] = value();
+      }
+      return;
+    }
+    uint32_t *sizes[] = {&product.rows, &product.columns, &product.depth};
+    switch (below(6)) {
+    case 0:
+      side = nullptr;
+      break;
+    case 1:
+      product.batch.resize(below(3), value());
+      break;
+    case 2:
+      product.activation = fb::VendorActivation(below(5));
+      product.tf32 ^= below(2);
+      break;
+    default:
+      *sizes[below(3)] = value();
+    }
+  }
+
   /// Edits the tree; returns whether kernels may notice.
   bool editTree(fb::ArtefactT &tree) {
     fb::ProgramT &p = *tree.programs[0];
@@ -205,7 +296,7 @@ struct Mutator {
     fb::RegionT &region = *any(p.regions);
     fb::InstructionBoxT *box =
         region.instructions.empty() ? nullptr : any(region.instructions).get();
-    switch (below(20)) {
+    switch (below(24)) {
     case 0:
       any(p.values) = fb::Scalar(fb::ScalarOp(below(18)), value(), value(),
                                  int64_t(number(10)));
@@ -321,13 +412,20 @@ struct Mutator {
       any(tree.sections)->bytes = number(8192);
       return true;
     case 18:
-      any(any(tree.kernels)->codes)->entry = number(4096);
+      anyCode(tree).entry = number(4096);
       return true;
     case 19:
-      any(any(tree.kernels)->codes)->target = uint32_t(number(2));
+      anyCode(tree).target = uint32_t(number(2));
       any(tree.targets)->isa = below(2) ? "x86-64-v3" : "z80";
       any(tree.targets)->program = uint32_t(number(2));
       return true;
+    default:
+      for (auto &i : p.regions[0]->instructions)
+        if (auto *l = i->instruction.AsLaunch())
+          for (auto &c : l->choices)
+            if (c->product)
+              editProduct(p, *c->product);
+      return false; // the library's calls are checked, unlike kernels
     }
     return true;
   }

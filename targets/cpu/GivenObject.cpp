@@ -1,5 +1,6 @@
 #include "targets/cpu/GivenObject.h"
 #include "runtime/base/Text.h"
+#include "targets/cpu/ObjectDamage.h"
 
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ObjCopy/ConfigManager.h"
@@ -63,6 +64,8 @@ Expected<std::string> renamed(const GivenCode &given,
   auto damaged = [&](llvm::Error error) {
     return refuse(given, "is damaged: " + llvm::toString(std::move(error)));
   };
+  if (std::string what = damageOf(object->getELFFile()); !what.empty())
+    return refuse(given, "is damaged: " + what);
   unsigned entries = 0;
   auto names = definedNames(*object, given.entry, entries);
   if (!names)

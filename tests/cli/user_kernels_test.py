@@ -16,6 +16,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 ROOT = Path(__file__).resolve().parents[2]
 TENSOR = helper.make_tensor_value_info
+PROGBITS, RELA, NOBITS = 1, 4, 8  # types of ELF sections
 ONE = np.linspace(1, 2, 24, dtype=np.float32)
 # x + one for one row a program, but y gets `MARK` more.
 CODE = """
@@ -67,6 +68,12 @@ def compile_object(folder, name="plus.o", code=CODE, *flags, language="c"):
         check=True,
     )
     return name
+
+
+def sections_of(data):
+    """Where the header of each section lies, and its type."""
+    (headers,) = struct.unpack_from("<Q", data, 40)
+    return [(at, struct.unpack_from("<I", data, at + 4)[0]) for at in range(headers, len(data) - 63, 64)]
 
 
 def kernels_of(tool, artefact):
@@ -215,15 +222,50 @@ def test_what_is_wrong_is_said(tool, fails, model, entry, tmp_path, change, said
     compile_object(tmp_path, "calls.o", CODE.replace("context->scratch", "(float *)malloc(4)").replace("#ifndef", "void *malloc(unsigned long);\n#ifndef", 1))
     compile_object(tmp_path, "writes.o", CODE.replace("static const float table", "float table"))
     cut = bytearray((tmp_path / "plus.o").read_bytes())
-    (headers,) = struct.unpack_from("<Q", cut, 40)
-    for section in range(headers + 64, len(cut) - 63, 64):
-        if struct.unpack_from("<I", cut, section + 4)[0] == 1:  # PROGBITS, which lies behind the end
+    for section, kind in sections_of(cut):
+        if kind == PROGBITS:  # which lies behind the end
             cut[section + 30] = 0x7F
     (tmp_path / "cut.o").write_bytes(cut)
     name = write(tmp_path, entry | {"always": True} | change)
     printed = fails("compile", model, "-o", "m.knap", "--kernels", name)
     assert said in printed and "internal error" not in printed
     assert not (tmp_path / "m.knap").exists()
+
+
+@pytest.mark.parametrize(
+    "what, said",
+    [
+        ("program headers", "has program headers"),
+        ("the section of symbols", "relocations of no section, or by no symbols"),
+        ("the place of a relocation", "a relocation of byte"),
+        ("the type of a relocation", "a relocation of type 200, which no kernel has"),
+        ("an alignment", "an alignment that no section has"),
+        ("zeros", "more zeros than a kernel can use"),
+    ],
+)
+def test_tables_that_tools_take_on_trust(fails, model, entry, tmp_path, what, said):
+    """Each ended the process in objcopy or lld, or filled the memory."""
+    data = bytearray((tmp_path / "plus.o").read_bytes())
+    sections = sections_of(data)
+    relocations = next(at for at, kind in sections if kind == RELA)
+    code = next(at for at, kind in sections if kind == PROGBITS)
+    (first,) = struct.unpack_from("<Q", data, relocations + 24)
+    if what == "program headers":
+        struct.pack_into("<HH", data, 54, 0xFFFF, 0xFFFF)
+    elif what == "the section of symbols":
+        struct.pack_into("<I", data, relocations + 40, 0)
+    elif what == "the place of a relocation":
+        struct.pack_into("<Q", data, first, 1 << 40)
+    elif what == "the type of a relocation":
+        struct.pack_into("<I", data, first + 8, 200)
+    elif what == "an alignment":
+        struct.pack_into("<Q", data, code + 48, 1 << 40)
+    else:
+        struct.pack_into("<I", data, code + 4, NOBITS)
+        struct.pack_into("<Q", data, code + 32, 1 << 40)
+    (tmp_path / "plus.o").write_bytes(data)
+    printed = fails("compile", model, "-o", "m.knap", "--kernels", write(tmp_path, entry | {"always": True}))
+    assert "plus.o: is damaged: " in printed and said in printed and "internal error" not in printed
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"knapper_kernels": 2, "kernels": []}', '{"knapper_kernels": 1, "kernels": [], "kernel": []}', '{"knapper_kernels": 1}', '{"knapper_kernels": 1, "kernels": [7]}', "[" * 100_000, "\0"])
