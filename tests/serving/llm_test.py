@@ -7,6 +7,7 @@ import ctypes
 import json
 import re
 import threading
+import time
 
 import pytest
 import small_models
@@ -162,6 +163,21 @@ def test_release_in_any_order(reference, tmp_path):
     with pytest.raises(knapper.UserError, match="closed"):
         model.generate("x")
     assert first + "".join(stream)
+
+
+def test_weights_are_compared_with_their_kept_hash(tmp_path, monkeypatch):
+    """On demand: as where the medium lost a bit of a file since it was hashed."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    folder = make_folder(tmp_path / "large")
+    small_models.make("llama", folder, vocab_size=1500, hidden_size=384, intermediate_size=1024, num_hidden_layers=3, num_attention_heads=6, num_key_value_heads=2)
+    assert (folder / "model.safetensors").stat().st_size > 16 << 20
+    time.sleep(2.2)  # such a file may be changed again without that its times tell
+    options = dict(threads=1, kv_memory=4 << 20, verify_files=True)
+    knapper.LLM(folder, **options).close()
+    (kept,) = (tmp_path / "knapper" / "hashes").iterdir()
+    kept.write_text("0" * 32 + "\n")
+    with pytest.raises(knapper.UserError, match="model.safetensors: reads otherwise than when it was hashed first"):
+        knapper.LLM(folder, **options)
 
 
 def test_a_step_that_hangs_is_survived(tmp_path):
