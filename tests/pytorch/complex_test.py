@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+import knapper
 import knapper.torch
 
 
@@ -165,3 +166,20 @@ def test_printing_from_within_a_graph_is_named():
 
     with pytest.raises(Exception, match=r"(?s)not supported yet:\n  print\n.*complex_test.py:\d+"):
         knapper.torch.compile(loud, fullgraph=True, cache=False)(torch.ones(2))
+
+
+def test_an_exported_model_with_complex_numbers(tmp_path):
+    class Rotated(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("turns", torch.polar(torch.ones(5, 4), torch.randn(5, 4)))
+
+        def forward(self, q):
+            return rotate(q, self.turns), torch.view_as_complex(q.reshape(2, 5, 3, 4, 2)) * 2j
+
+    model, q = Rotated(), torch.randn(2, 5, 3, 8)
+    knapper.torch.export(model, (q,)).save(str(tmp_path / "rotated.knap"))
+    real, complex_ = knapper.load(str(tmp_path / "rotated.knap"))(q).values()
+    want = model(q)
+    torch.testing.assert_close(torch.as_tensor(real), want[0])
+    torch.testing.assert_close(torch.view_as_complex(torch.as_tensor(complex_)), want[1])

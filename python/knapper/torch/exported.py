@@ -20,7 +20,7 @@ from torch.export.graph_signature import (
 
 import knapper
 from knapper.errors import UserError, WrongValue
-from knapper.torch import decompositions, formulas
+from knapper.torch import decompositions, formulas, planes
 from knapper.torch.describe import Describer
 from knapper.torch.description import DTYPES
 from knapper.torch.through import register
@@ -90,7 +90,8 @@ def export(
     fallback: as of `Options`; what torch computes needs torch where it runs.
     options: of `knapper.compile`: target, threads, output, dtype, ...
 
-    Inputs and outputs are row-major; inputs have the names of the call's
+    Inputs and outputs are row-major, complex ones real with a last dim of two
+    (`torch.view_as_real`); inputs have the names of the call's
     arguments, outputs those of the result's fields or "output", "output_1", ...
     Raises WrongValue for what torch cannot export, with torch's reason, for
     operators without a row, and for programs that change their buffers or inputs.
@@ -254,7 +255,7 @@ class _Writer(Describer):
     ) -> None:
         self.state = state
         self.program = program.run_decompositions(_table())
-        super().__init__(self.program.graph_module)
+        super().__init__(planes.split(self.program.graph_module).module)
         self.names = names
         self.weights = Weights()
 
@@ -322,7 +323,7 @@ class _Writer(Describer):
             found = self.program.state_dict.get(target)
         if found is None:
             found = self.program.constants[target]
-        self._add_data(node, target, found)
+        self._add_data(node, target, planes.as_real(found))
 
     def _add_data(self, node: Any, target: str, tensor: torch.Tensor) -> None:
         if tensor.dtype not in DTYPES or tensor.layout != torch.strided:

@@ -140,14 +140,14 @@ class Outside:
                 kwargs[entry.name] = value
             else:
                 args.append(value)
-        return pytree.tree_map_only(torch.Tensor, _real, self.op(*args, **kwargs))
+        return pytree.tree_map_only(torch.Tensor, as_real, self.op(*args, **kwargs))
 
 
 def _outside(packed: Any) -> Outside:
     return Outside(custom.unpacked(packed))
 
 
-def _real(tensor: torch.Tensor) -> torch.Tensor:
+def as_real(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor, or the real one with a last dim of two."""
     if not tensor.is_complex():
         return tensor
@@ -171,7 +171,7 @@ class Boundary:
         with torch.no_grad():
             for place in self.arguments:
                 given = arguments[place]
-                arguments[place] = _real(given)
+                arguments[place] = as_real(given)
                 if given.is_conj() or given.is_neg():  # a copy: what is written goes back
                     written.append((given, arguments[place]))
             made = list(self.run(arguments))
@@ -263,7 +263,7 @@ class _Splitter:
 
     def become_real(self, node: Node, before: Node) -> None:
         """A placeholder or a tensor that the graph holds."""
-        node.meta["val"] = _real(node.meta["val"])
+        node.meta["val"] = as_real(node.meta["val"])
         with self.graph.inserting_before(before):
             self.values[node] = self.planes_of(node, node)
 
@@ -282,7 +282,7 @@ class _Splitter:
             return
         name = f"{node.target}_planes"
         with unset_fake_temporarily():
-            setattr(self.module, name, _real(value))
+            setattr(self.module, name, as_real(value))
         node.target = name
         self.become_real(node, node.next)
 
