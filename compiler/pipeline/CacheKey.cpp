@@ -65,8 +65,8 @@ Expected<std::string> hashFile(const std::string &path, bool always) {
     return userError("reads otherwise than when it was hashed first, and no "
                      "write since then is noted: its medium may be damaged",
                      path,
-                     cat("the file from where it came; if it was written "
-                         "through a mapping: touch it"));
+                     "copy it again from its source, or touch it if a program "
+                     "wrote it through a shared mapping");
   if (unwritten)
     state.keepLine(folder, hash);
   return hash;

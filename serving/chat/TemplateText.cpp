@@ -56,6 +56,8 @@ static void add(jinja::string &text, std::string_view more, bool input) {
 
 jinja::string replaced(const jinja::string &text, const std::string &old,
                        const jinja::string &by) {
+  if (old.empty())
+    return text;
   std::string whole = text.str();
   std::vector<bool> isInput;
   isInput.reserve(whole.size());

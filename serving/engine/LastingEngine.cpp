@@ -106,7 +106,7 @@ private:
     }
     std::lock_guard lock(ticket.mutex);
     if (!ticket.sink)
-      return; // the same
+      return; // a replacement has told it
     bool ends = event.finish != FinishReason::none;
     ticket.sink(std::move(event));
     if (ends)
@@ -120,19 +120,19 @@ private:
       return;
     case FinishReason::stop:
     case FinishReason::length:
-      ++ends.finished;
+      ++ended.finished;
       return;
     case FinishReason::cancelled:
-      ++ends.cancelled;
+      ++ended.cancelled;
       return;
     case FinishReason::error:
-      ++ends.failed;
-      ends.deadlinesExceeded += event.error.where == deadlineError().where;
+      ++ended.failed;
+      ended.deadlinesExceeded += event.error.where == deadlineError().where;
       return;
     }
   }
 
-  /// Counters go on over all engines; those of ends are of what was told to
+  /// Counters go on over all engines; those of `ended` are of what was told to
   /// clients, since an engine that is lost may have counted what it does not
   /// tell any more. Under the mutex.
   EngineStatistics sum(EngineStatistics now) const {
@@ -149,7 +149,7 @@ private:
     for (auto field :
          {&EngineStatistics::finished, &EngineStatistics::failed,
           &EngineStatistics::cancelled, &EngineStatistics::deadlinesExceeded})
-      now.*field = ends.*field;
+      now.*field = ended.*field;
     now.rebuilding = !engine;
     now.rebuilds = rebuilds;
     return now;
@@ -191,7 +191,7 @@ private:
     before = sum(now);
     std::unique_ptr<Engine> old = std::move(engine);
     auto open = std::exchange(tickets, {});
-    ends.failed += open.size();
+    ended.failed += open.size();
     lock.unlock();
     for (auto &[id, ticket] : open) {
       std::lock_guard its(ticket->mutex);
@@ -252,7 +252,7 @@ private:
   std::unique_ptr<Engine> engine; ///< null: it is being built
   std::map<uint64_t, std::shared_ptr<Ticket>> tickets;
   EngineStatistics before; ///< of the engines that were
-  EngineStatistics ends;   ///< how requests of all engines ended
+  EngineStatistics ended;  ///< how requests of all engines ended
   uint64_t last = 0, rebuilds = 0;
   bool draining = false, ending = false;
   std::thread watch;

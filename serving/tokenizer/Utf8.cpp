@@ -146,7 +146,7 @@ bool isWordCharacter(char32_t code) {
 bool isPunctuation(char32_t code) {
   utf8proc_category_t c = category(code);
   return code == 0x166d ||
-         c >= UTF8PROC_CATEGORY_PC && c <= UTF8PROC_CATEGORY_PO;
+         (c >= UTF8PROC_CATEGORY_PC && c <= UTF8PROC_CATEGORY_PO);
 }
 
 bool isMark(char32_t code) {
@@ -154,7 +154,7 @@ bool isMark(char32_t code) {
   return c >= UTF8PROC_CATEGORY_MN && c <= UTF8PROC_CATEGORY_ME;
 }
 bool isNonspacingMark(char32_t code) {
-  if (code == 0x1734 || code == 0x1885 || code == 0x1886) // the same
+  if (code == 0x1734 || code == 0x1885 || code == 0x1886) // changed since
     return code == 0x1734;
   return category(code) == UTF8PROC_CATEGORY_MN;
 }

@@ -272,6 +272,17 @@ def test_frozen_functions_are_compiled_once():
     torch.testing.assert_close(compiled(x), x.sin() * 2)  # what was compiled goes on
 
 
+def test_frozen_functions_begin_anew_after_a_reset():
+    layer = knapper.torch.compile(torch.nn.Linear(2, 2), frozen=True)
+    other = knapper.torch.compile(lambda x: x + 1, frozen=True)
+    for _ in range(2):
+        other(torch.ones(2))
+        layer(torch.ones(3, 2))
+        torch._dynamo.reset()
+    layer(torch.ones(3, 2))
+    assert torch.equal(other(torch.ones(2)), torch.full((2,), 2.0))
+
+
 def test_frozen_functions_take_the_sizes_they_were_compiled_for():
     compiled = knapper.torch.compile(lambda x: x.cos() * 2, frozen=True, dynamic=True)
     for size in (3, 5, 40):

@@ -74,6 +74,9 @@ OPERATORS = {
     ),
     "tests": lambda a, b: (a == a.conj()) | b.isnan() | a.isinf(),
     "made": lambda a, b: torch.zeros(3, 4, dtype=torch.complex64) + torch.full((4,), 1 + 2j) + a.new_ones(4),
+    "made of two numbers": lambda a, b: torch.linspace(1, 1 + 2j, 4, dtype=torch.complex64) * a + b.new_full((4,), 2),
+    "made of reals": lambda a, b: a.new_zeros(4, dtype=torch.float32) + b.new_full((4,), 2, dtype=torch.float64),
+    "quotients": lambda a, b: a / 2.5 + 3 / b + (1 + 2j) / a + b.real / a + torch.arange(4) / b + a.reciprocal(),
     "of reals": lambda a, b: torch.complex(a.real, b.imag) + torch.polar(a.abs(), b.angle()),
     "constants": lambda a, b: a * torch.tensor([1j, 2, 3, 4 - 1j]),
     "several results": lambda a, b: torch.split(a, 1)[1] + b.unbind()[0],
@@ -122,6 +125,34 @@ FOURIER = {
 def test_what_has_no_planes_is_computed_by_torch(name):
     check(FOURIER[name], torch.randn(6, 16), fallback="allow")
     assert knapper.torch.counters()["fallback_ops"] > 0
+
+
+def test_nothing_overflows_in_between():
+    large = torch.tensor([1e30 + 1e30j, 1e38, 1e-30 + 1e-30j, 0, complex("inf"), 1e30 + 1j])
+    check(lambda z: z.abs(), large)
+    check(lambda z: z / (z * 1.5), large[:3])
+    check(lambda z: torch.sqrt(z), large)
+    for function in (lambda z: (1 + 2j) / z, torch.reciprocal):
+        torch._dynamo.reset()
+        got = knapper.torch.compile(function, fallback="error", cache=False)(large)
+        torch.testing.assert_close(got, function(large), equal_nan=True)
+
+
+def test_arguments_that_are_only_read_may_overlap():
+    one = numbers(1).expand(4).conj()  # a copy of it could not be written back
+    got = knapper.torch.compile(lambda z: z * 2, fallback="error", cache=False)(one)
+    torch.testing.assert_close(got, one * 2)
+
+
+def test_a_complex_argument_is_overwritten_with_reals():
+    z, x = numbers(3), torch.randn(3)
+    knapper.torch.compile(lambda z, x: z.copy_(x), fallback="error", cache=False)(z, x)
+    torch.testing.assert_close(z, x.to(torch.complex64))
+
+
+def test_half_complex_numbers_are_refused():
+    with pytest.raises(Exception, match="torch.complex32 is not supported"):
+        check(lambda z: z.to(torch.complex32).to(torch.complex64), numbers(3))
 
 
 def test_what_has_no_planes_is_named():

@@ -47,12 +47,13 @@ class Recipe:
     # Places of complex tensors, which the program sees as real ones.
     complex_arguments: list[int] = dataclasses.field(default_factory=list)
     complex_results: list[int] = dataclasses.field(default_factory=list)
+    complex_written: list[int] = dataclasses.field(default_factory=list)
 
     def build(self) -> Any:
         """A boxed function of a list of arguments."""
         run = self._program()
         if self.complex_arguments or self.complex_results:
-            return Boundary(run, self.complex_arguments, self.complex_results)
+            return Boundary(run, self.complex_arguments, self.complex_results, self.complex_written)
         return run
 
     def _program(self) -> Any:

@@ -99,6 +99,7 @@ def _artefact(
         unmeasured,
         parts.arguments,
         parts.results,
+        parts.written,
     )
     return Artefact(recipe, None if lazily else recipe.build())
 

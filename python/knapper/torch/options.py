@@ -46,7 +46,8 @@ class Options:
         graphs without a backward only.
     frozen: a function is compiled once, for the first call. Where Dynamo wants to compile
         it again (another size, dtype or guard), the call is a UserError that says why.
-        The first backward is no further compile.
+        The first backward is no further compile. Modules of one class without parameters
+        are one function.
     guard: "measure": the first 16 calls of a graph at each size are the program's and
         torch's in turns, each run once; where eager is more than 1.05 times as fast,
         it runs from then on, counted as `eager_graphs`. "off": the program always

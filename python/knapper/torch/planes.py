@@ -10,7 +10,6 @@ called on complex numbers (`Outside`).
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -18,81 +17,17 @@ import torch
 import torch.utils._pytree as pytree
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.fx import Graph, GraphModule, Node
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from knapper.errors import UserError
 from knapper.torch import custom, memory, versions
+from knapper.torch.complex_functions import REAL, function_of, is_made
 from knapper.torch.decompositions import table
 from knapper.torch.nodes import arguments_of, line_of, name_of
 
 _aten = torch.ops.aten
-_REAL = {torch.complex64: torch.float32, torch.complex128: torch.float64}
 # What torch raises where it does not define an operator for planes.
-_NOT_DEFINED = (NotImplementedError, TypeError, RuntimeError, AttributeError, AssertionError)
-
-
-# Operators that do to each plane what they do to a real tensor, and torch's
-# definition leaves out.
-_EACH = """
-alias clone detach diag_embed diagonal_copy expand_copy flip index_copy index_put
-lift_fresh_copy permute_copy repeat roll scatter select_backward slice_backward split
-split_with_sizes split_with_sizes_copy squeeze_copy t_copy take transpose_copy tril triu
-unbind unbind_copy unfold unfold_backward unfold_copy unsqueeze_copy view_copy
-_unsafe_index _unsafe_index_put _unsafe_view
-""".split()
-# Those that read no elements.
-_MADE = """
-arange empty eye full linspace new_empty new_full new_ones new_zeros ones scalar_tensor
-zeros
-""".split()
-
-
-def _name(overload: Any) -> str:
-    return str(overload._schema.name).removeprefix("aten::")
-
-
-def _function_of(overload: Any, library: Any) -> Callable[..., Any] | None:
-    """What an operator of the lists does; None for others."""
-    name = _name(overload)
-    if name == "polar":
-        return lambda abs, angle: library.joined(abs * torch.cos(angle), abs * torch.sin(angle))
-    if name in _EACH:
-        return functools.partial(_each, overload, library)
-    return functools.partial(_make, overload, library) if name in _MADE else None
-
-
-def _each(overload: Any, library: Any, *args: Any, **kwargs: Any) -> Any:
-    if any(isinstance(a.type, torch.NumberType) for a in overload._schema.arguments):
-        raise NotImplementedError("a number is the real plane's alone")
-
-    def plane(which: int) -> Any:
-        given = pytree.tree_map(
-            lambda x: library.parts(x)[which] if library.is_complex(x) else x, (args, kwargs)
-        )
-        return overload(*given[0], **given[1])
-
-    re, im = plane(0), plane(1)
-    if isinstance(re, torch.Tensor):
-        return library.joined(re, im)
-    return [library.joined(*pair) for pair in zip(re, im, strict=True)]
-
-
-def _make(overload: Any, library: Any, *args: Any, **kwargs: Any) -> Any:
-    if kwargs.get("dtype") is not None:
-        kwargs["dtype"] = _REAL[kwargs["dtype"]]
-    elif any(map(library.is_complex, args)):
-        kwargs["dtype"] = next(library.parts(x)[0].dtype for x in args if library.is_complex(x))
-    else:
-        kwargs["dtype"] = torch.get_default_dtype()
-
-    def plane(which: str) -> Any:
-        given = pytree.tree_map(lambda x: getattr(x, which) if isinstance(x, complex) else x, args)
-        named = {k: getattr(v, which) if isinstance(v, complex) else v for k, v in kwargs.items()}
-        return overload(*given, **named)
-
-    args = pytree.tree_map(lambda x: library.parts(x)[0], args)
-    re = plane("real")
-    complex_numbers = any(isinstance(x, complex) for x in pytree.tree_leaves((args, kwargs)))
-    return library.joined(re, plane("imag") if complex_numbers else torch.zeros_like(re))
+_NOT_DEFINED = (TypeError, RuntimeError, AttributeError, AssertionError)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -162,6 +97,7 @@ class Boundary:
     run: Callable[[list[Any]], list[Any]]
     arguments: list[int]
     results: list[int]
+    written: list[int]  # of the arguments, those that the program changes
 
     def __post_init__(self) -> None:
         self._boxed_call = True
@@ -172,7 +108,8 @@ class Boundary:
             for place in self.arguments:
                 given = arguments[place]
                 arguments[place] = as_real(given)
-                if given.is_conj() or given.is_neg():  # a copy: what is written goes back
+                # That is a copy: what is written goes back.
+                if place in self.written and (given.is_conj() or given.is_neg()):
                     written.append((given, arguments[place]))
             made = list(self.run(arguments))
             for given, copy in written:
@@ -189,6 +126,7 @@ class Split:
     module: GraphModule
     arguments: list[int] = dataclasses.field(default_factory=list)
     results: list[int] = dataclasses.field(default_factory=list)
+    written: list[int] = dataclasses.field(default_factory=list)
 
     def claimed(self, strides: dict[int, tuple[int, ...]]) -> dict[int, tuple[int, ...]]:
         """Strides of results, by place: of complex ones in complex numbers."""
@@ -213,6 +151,14 @@ def split(module: GraphModule) -> Split:
         return Split(module)
     from torch._guards import detect_fake_mode
 
+    for node in module.graph.nodes:
+        for leaf in pytree.tree_leaves(node.meta.get("val")):
+            if _is_complex(leaf) and leaf.dtype not in REAL:
+                raise UserError(
+                    f"{leaf.dtype} is not supported",
+                    where=line_of(node) or "knapper.torch",
+                    hint="convert to torch.complex64",
+                )
     graph = Graph()
     output = graph.graph_copy(module.graph, known := {})
     made = graph.output(output)
@@ -276,7 +222,7 @@ class _Splitter:
                 number = value.item()
             with self.graph.inserting_before(node.next):
                 self.values[node] = Planes(*(
-                    self.add(node, _aten.full.default, [], part, dtype=_REAL[value.dtype])
+                    self.add(node, _aten.full.default, [], part, dtype=REAL[value.dtype])
                     for part in (number.real, number.imag)
                 ))  # fmt: skip
             return
@@ -328,10 +274,17 @@ class _Splitter:
                 hint="torch.view_as_real, or torch.compiler.disable for the function",
             )
         if node.target is _aten.copy_.default:
+            target, source = node.args
+            assert isinstance(target, Node) and isinstance(source, Node)
             with self.graph.inserting_before(node):
-                target, source = node.args
-                node.args = (target, self.interleaved(self.values[source], node))  # type: ignore[index]
-            node.meta["val"] = target.meta["val"]  # type: ignore[union-attr]
+                value = self.values.get(source)
+                if value is None:  # real numbers
+                    value = Planes(source, self.add(node, _aten.zeros_like.default, source))
+                node.args = (target, self.interleaved(value, node))
+            node.meta["val"] = target.meta["val"]
+            places = [n for n in self.graph.nodes if n.op == "placeholder"]
+            if target in places:
+                self.made.written.append(places.index(target))
             return
         if name_of(node.target) in (*memory.READS, memory.WRITES):
             raise UserError(
@@ -371,21 +324,21 @@ class _Splitter:
         shape: list[Any] = []
 
         dtype = next(
-            (_REAL.get(v.dtype) for v in pytree.tree_leaves(node.meta["val"]) if _is_complex(v)), None
+            (REAL.get(v.dtype) for v in pytree.tree_leaves(node.meta["val"]) if _is_complex(v)), None
         )
-        is_made = _name(node.target) in _MADE
+        made_of_nothing = is_made(node.target)
+        own = function_of(node.target, library)
 
         def call(*given: Any) -> Any:
             rest, filled = list(given), list(leaves)
             for index, leaf in enumerate(leaves):
-                if isinstance(leaf, complex) and dtype is not None and not is_made:
+                if isinstance(leaf, complex) and dtype is not None and not made_of_nothing:
                     parts = (torch.scalar_tensor(x, dtype=dtype) for x in (leaf.real, leaf.imag))
                     filled[index] = library.joined(*parts)
             for index, count in places:
                 filled[index] = library.joined(*rest[:count]) if count == 2 else rest[0]
                 del rest[:count]
             args, kwargs = pytree.tree_unflatten(filled, spec)
-            own = _function_of(node.target, library)
             results = own(*args, **kwargs) if own else library.apply(node.target, args, kwargs)
             made, told = pytree.tree_flatten(results)
             shape[:] = [told, [library.is_complex(leaf) for leaf in made]]
@@ -393,7 +346,11 @@ class _Splitter:
 
         try:
             traced = make_fx(call, decomposition_table=table())(*[s.meta["val"] for s in sources])
+        except NotImplementedError:
+            return None
         except _NOT_DEFINED:
+            if own is not None:
+                raise
             return None
         called = (getattr(n.target, "_schema", None) for n in traced.graph.nodes)
         if any(schema is not None and schema.is_mutable for schema in called):
@@ -420,7 +377,9 @@ class _Splitter:
                 return None
             for part in parts:
                 value = part.meta["val"]
-                if value.dim() != want.dim() or value.dtype not in (want.dtype, _REAL.get(want.dtype)):
+                if value.dim() != want.dim() or value.dtype not in (want.dtype, REAL.get(want.dtype)):
+                    return None
+                if any(statically_known_true(a != b) for a, b in zip(value.shape, want.shape, strict=True)):
                     return None
         return results
 
@@ -499,5 +458,5 @@ def _dense_real(value: torch.Tensor) -> torch.Tensor:
     """A fake of what `Outside` makes of a tensor."""
     if not value.is_complex():
         return value
-    return value.new_empty((*value.shape, 2), dtype=_REAL[value.dtype])
+    return value.new_empty((*value.shape, 2), dtype=REAL[value.dtype])
 

@@ -2,7 +2,8 @@
 
 Dynamo counts the compiles of a code object (`frame_compile_id`), which all modules
 of a class share. Here the same function is the same code object with the same
-parameters, so each of several layers has a first compile of its own.
+parameters, so each of several layers has a first compile of its own. Modules of one
+class without parameters are one function.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ def _parameters(arguments: Sequence[Any]) -> list[torch.nn.Parameter]:
 def refuse_further(gm: GraphModule, arguments: Sequence[Any]) -> None:
     """UserError where Dynamo compiles a remembered function anew."""
     current = torch._guards.CompileContext.current_compile_id()
-    if current is None:
-        return
+    if current is None or not current.frame_compile_id:
+        return  # the first of the code
     given = _parameters(arguments)
     with _lock:
         before = list(_compiled.get(current.frame_id or 0, ()))
@@ -62,6 +63,8 @@ def remember(arguments: Sequence[Any]) -> None:
     entry = (current.frame_compile_id or 0, [weakref.ref(p) for p in _parameters(arguments)])
     with _lock:
         kept = _compiled.setdefault(current.frame_id or 0, [])
+        if not current.frame_compile_id:
+            kept.clear()  # of the code that had the number before a reset
         # Of modules that are gone.
         kept[:] = [e for e in kept if all(reference() is not None for reference in e[1])]
         kept.append(entry)

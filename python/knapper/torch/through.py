@@ -66,7 +66,7 @@ class _Call:
             return float(value["f"])
         if "dtype" in value:
             name = value["dtype"]
-            return _TORCH.get(name) or getattr(torch, name.removeprefix("torch."), None)
+            return _TORCH.get(name) or getattr(torch, name.removeprefix("torch."))
         if "s" in value:
             raise RuntimeError("a size that the run decides, as an argument")
         text = value.get("text", "")

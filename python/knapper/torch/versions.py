@@ -82,7 +82,7 @@ def recompile_reason() -> str:
     return str(getattr(context, "_metrics", {}).get("recompile_reason") or "")
 
 
-class _ComplexTensors:
+class ComplexTensors:
     """torch's tensors of two planes."""
 
     def __init__(self, kind: Any, lookup: Callable[..., Any]) -> None:
@@ -105,11 +105,11 @@ class _ComplexTensors:
         return function(*args, **kwargs)
 
 
-def complex_tensors() -> _ComplexTensors | None:
+def complex_tensors() -> ComplexTensors | None:
     """None where this torch has none."""
     try:
         from torch._subclasses.complex_tensor._core import ComplexTensor
         from torch._subclasses.complex_tensor._ops.common import lookup_complex
     except ImportError:
         return None
-    return _ComplexTensors(ComplexTensor, lookup_complex)
+    return ComplexTensors(ComplexTensor, lookup_complex)

@@ -1,0 +1,129 @@
+"""What operators do to complex numbers in two planes, where torch's `ComplexTensor`
+has no definition, or one that overflows. `library` is versions.ComplexTensors."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.utils._pytree as pytree
+
+REAL = {torch.complex64: torch.float32, torch.complex128: torch.float64}
+
+# Operators that do to each plane what they do to a real tensor, and torch's
+# definition leaves out.
+_EACH = """
+alias clone detach diag_embed diagonal_copy expand_copy flip index_copy index_put
+lift_fresh_copy permute_copy repeat roll scatter select_backward slice_backward split
+split_with_sizes split_with_sizes_copy squeeze_copy t_copy take transpose_copy tril triu
+unbind unbind_copy unfold unfold_backward unfold_copy unsqueeze_copy view_copy
+_unsafe_index _unsafe_index_put _unsafe_view
+""".split()
+# Those that read no elements.
+_MADE = """
+arange empty eye full linspace new_empty new_full new_ones new_zeros ones scalar_tensor
+zeros
+""".split()
+
+
+
+
+def _name(overload: Any) -> str:
+    return str(overload._schema.name).removeprefix("aten::")
+
+
+def is_made(overload: Any) -> bool:
+    """Whether it is one of those that read no elements."""
+    return _name(overload) in _MADE
+
+
+def function_of(overload: Any, library: Any) -> Callable[..., Any] | None:
+    """The operator on tensors of two planes; None: ask torch's definitions."""
+    name = _name(overload)
+    own = {"polar": _polar, "div": _divide, "true_divide": _divide, "reciprocal": _reciprocal, "sqrt": _sqrt}
+    if name in own:
+        return functools.partial(own[name], library)
+    if name in _EACH:
+        return functools.partial(_each, overload, library)
+    return functools.partial(_make, overload, library) if name in _MADE else None
+
+
+def _polar(library: Any, abs: torch.Tensor, angle: torch.Tensor) -> Any:
+    return library.joined(abs * torch.cos(angle), abs * torch.sin(angle))
+
+
+def _divide(library: Any, x: Any, y: Any, rounding_mode: str | None = None) -> Any:
+    """Without overflow in between: Smith, Communications of the ACM 5 (8), 1962."""
+    if rounding_mode is not None:
+        raise NotImplementedError("complex numbers have no order")
+    a, b = library.parts(x) if library.is_complex(x) else (x, 0)
+    if not library.is_complex(y):
+        return library.joined(a / y, b / y)
+    c, d = library.parts(y)
+    by_real = c.abs() >= d.abs()
+    large, small = torch.where(by_real, c, d), torch.where(by_real, d, c)
+    # Both are zero: as a / c and b / d.
+    ratio = torch.where(large == 0, 0, small / large)
+    scale = 1 / (large + small * ratio)
+    re = torch.where(by_real, a + b * ratio, a * ratio + b) * scale
+    im = torch.where(by_real, b - a * ratio, b * ratio - a) * scale
+    return library.joined(re, im)
+
+
+def _reciprocal(library: Any, x: Any) -> Any:
+    return _divide(library, 1, x)
+
+
+def _sqrt(library: Any, x: Any) -> Any:
+    """The larger part by the modulus, the other by a quotient: no part is a difference."""
+    a, b = library.parts(x)
+    larger = (torch.hypot(a, b) * 0.5 + a.abs() * 0.5).sqrt()
+    other = torch.where(larger == 0, 0, b.abs() * 0.5 / larger)
+    positive = a >= 0
+    im = torch.copysign(torch.where(positive, other, larger), b)
+    return library.joined(torch.where(positive, larger, other), im)
+
+
+def _each(overload: Any, library: Any, *args: Any, **kwargs: Any) -> Any:
+    if any(isinstance(a.type, torch.NumberType) for a in overload._schema.arguments):
+        raise NotImplementedError("a number is the real plane's alone")
+
+    def plane(which: int) -> Any:
+        given = pytree.tree_map(
+            lambda x: library.parts(x)[which] if library.is_complex(x) else x, (args, kwargs)
+        )
+        return overload(*given[0], **given[1])
+
+    re, im = plane(0), plane(1)
+    if isinstance(re, torch.Tensor):
+        return library.joined(re, im)
+    return [library.joined(*pair) for pair in zip(re, im, strict=True)]
+
+
+def _make(overload: Any, library: Any, *args: Any, **kwargs: Any) -> Any:
+    dtype = kwargs.get("dtype")
+    if dtype is None:
+        like = next((library.parts(x)[0].dtype for x in args if library.is_complex(x)), None)
+        dtype = like or torch.get_default_dtype()
+    args = pytree.tree_map(lambda x: library.parts(x)[0], args)
+    if dtype in REAL.values() and kwargs.get("dtype") is not None or not (
+        dtype in REAL or dtype in REAL.values()
+    ):
+        return overload(*args, **kwargs)  # of real numbers
+    kwargs["dtype"] = REAL.get(dtype, dtype)
+    numbers = {a.name for a in overload._schema.arguments if isinstance(a.type, torch.NumberType)}
+    names = [a.name for a in overload._schema.arguments if not a.kwarg_only]
+    given = {**dict(zip(names, args)), **kwargs}
+
+    def plane(which: str) -> Any:
+        return overload(**{
+            name: getattr(complex(x), which) if name in numbers and x is not None else x
+            for name, x in given.items()
+        })  # fmt: skip
+
+    if not any(isinstance(given.get(name), complex) for name in numbers):
+        re = overload(**given)
+        return library.joined(re, torch.zeros_like(re))
+    return library.joined(plane("real"), plane("imag"))
