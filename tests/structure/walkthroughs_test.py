@@ -48,6 +48,7 @@ def test_the_page_makes_a_target(tmp_path, build):
     registry = (tmp_path / "targets" / "TargetRegistry.cpp").read_text()
     assert registry.count("mineTargetPlugin()") == 2
     assert "|mine|" in options.read_text()
+    assert "'null'" not in (tmp_path / "targets/mine/MinePlugin.cpp").read_text()
     assert "mine null" in (tmp_path / "targets" / "CMakeLists.txt").read_text()
     for made, like in (("targets/mine/MinePlugin.cpp", "targets/null/NullPlugin.cpp"), ("targets/TargetRegistry.cpp",) * 2):
         command = command_of(ROOT / like, build)
