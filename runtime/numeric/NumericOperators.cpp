@@ -24,8 +24,7 @@ int64_t integerOf(const knapper_call *call, const char *name,
 extern "C" __attribute__((visibility("default"))) knapper_error *
 knapper_operators(knapper_register_function *add) {
   using namespace knapper::numeric;
-  for (const auto &operators :
-       {boxOperators(), elementOperators(), matrixOperators()})
+  for (const auto &operators : {elementOperators(), matrixOperators()})
     for (const knapper_operator &op : operators)
       if (knapper_error *error = add(&op))
         return error;

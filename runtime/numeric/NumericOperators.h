@@ -27,13 +27,6 @@ std::vector<knapper_operator> elementOperators();
 /// with k = min(m, n).
 std::vector<knapper_operator> matrixOperators();
 
-/// BoxSuppression: boxes f32 [b, n, 4], scores f32 [b, c, n], most i64 [],
-/// limit f32 [], least f32 []; centred (`SuppressionRule`) -> i64 [b * c * m,
-/// 3], of which the first rows are (batch, class, box) of what is kept, in this
-/// order but the best box first, and their count, i64 []; m is `most` between 0
-/// and n.
-std::vector<knapper_operator> boxOperators();
-
 /// Reports through the call; returns 1.
 int failCall(const knapper_call *call, const char *message);
 /// An integer among the node's attributes.

@@ -1,7 +1,5 @@
 // Special functions against tabulated values and identities; factorisations
-// against the products that they stand for; suppression of boxes against every
-// pair.
-#include "runtime/numeric/Boxes.h"
+// against the products that they stand for.
 #include "runtime/numeric/Matrix.h"
 #include "runtime/numeric/Rows.h"
 #include "runtime/numeric/Special.h"
@@ -208,76 +206,4 @@ TEST(Matrix, SpectraAndExponentials) {
   std::vector<double> bad = {1, NAN, NAN, 1};
   eigenvalues(bad.data(), 2, w);
   EXPECT_TRUE(std::isnan(w[0]));
-}
-
-/// As `keepBest` says, one box after the other.
-static std::vector<int64_t> keptByPairs(const std::vector<float> &boxes,
-                                        const std::vector<float> &scores,
-                                        const SuppressionRule &rule) {
-  auto corner = [&](int64_t i, int axis, bool end) {
-    const float *x = &boxes[4 * i];
-    if (rule.centred)
-      return x[1 - axis] + (end ? 0.5F : -0.5F) * x[3 - axis];
-    float a = x[axis], b = x[2 + axis];
-    return std::isnan(a + b) ? NAN : end ? std::max(a, b) : std::min(a, b);
-  };
-  auto overlap = [&](int64_t a, int64_t b) {
-    float area[2] = {1, 1}, shared = 1;
-    bool meet = true;
-    for (int axis : {0, 1}) {
-      float first = corner(a, axis, true) - corner(a, axis, false);
-      float second = corner(b, axis, true) - corner(b, axis, false);
-      float both = std::min(corner(a, axis, true), corner(b, axis, true)) -
-                   std::max(corner(a, axis, false), corner(b, axis, false));
-      area[0] *= first;
-      area[1] *= second;
-      shared *= both;
-      meet &= both > 0;
-    }
-    return meet && area[0] > 0 && area[1] > 0 &&
-           shared / (area[0] + area[1] - shared) > rule.limit;
-  };
-  std::vector<int64_t> order, kept;
-  for (size_t i = 0; i < scores.size(); ++i)
-    if (scores[i] > rule.least)
-      order.push_back(static_cast<int64_t>(i));
-  std::sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
-    return scores[a] != scores[b] ? scores[a] > scores[b] : a < b;
-  });
-  for (int64_t next : order) {
-    bool free = std::none_of(kept.begin(), kept.end(), [&](int64_t before) {
-      return overlap(before, next);
-    });
-    if (free && static_cast<int64_t>(kept.size()) < rule.most)
-      kept.push_back(next);
-  }
-  return kept;
-}
-
-TEST(Boxes, WhatIsKeptIsWhatAllPairsSay) {
-  std::vector<float> values(6000);
-  for (size_t i = 0; i < values.size(); ++i) // quarters: nothing is rounded
-    values[i] = static_cast<float>(i * i * 7919 % 1009 % 80) / 4;
-  size_t dropped = 0;
-  for (int64_t count : {0, 1, 16, 17, 33, 250, 1000})
-    for (bool centred : {false, true})
-      for (int64_t most : {-1L, 0L, 1L, 20L, 5000L})
-        for (float least : {-INFINITY, 0.0F, 2.0F}) {
-          std::vector<float> boxes(values.begin(), values.begin() + 4 * count),
-              scores(values.end() - count, values.end());
-          for (int64_t i = 0; i < count; ++i)
-            scores[i] = i % 31 == 7    ? NAN
-                        : i % 29 == 5  ? -0.0F
-                        : i % 23 == 11 ? -scores[i]
-                                       : scores[i];
-          for (int64_t i = 3; i < 4 * count; i += 97)
-            boxes[i] = i % 2 ? NAN : INFINITY;
-          SuppressionRule rule = {most, 0.25F, least, centred};
-          std::vector<int64_t> kept = {99},
-                               want = keptByPairs(boxes, scores, rule);
-          keepBest(boxes.data(), scores.data(), count, rule, kept);
-          EXPECT_EQ(kept, want) << count << ' ' << most << ' ' << least;
-          dropped += most > count ? count - want.size() : 0;
-        }
-  EXPECT_GT(dropped, 1000U);
 }

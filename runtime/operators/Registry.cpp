@@ -36,7 +36,6 @@ Key keyOf(std::string_view domain, std::string_view name) {
 /// Operators of the runtime's own domain that lie in libraries beside this one,
 /// by how their names begin.
 constexpr std::pair<std::string_view, const char *> apart[] = {
-    {"Box", "libknapper_numeric.so"},
     {"Integer", "libknapper_numeric.so"},
     {"Matrix", "libknapper_numeric.so"},
     {"RegexFullMatch", "libknapper_regex.so"},
