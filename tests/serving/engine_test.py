@@ -331,9 +331,13 @@ def test_prepared_steps_change_nothing(models, options):
     ]
     # Two of each have the same prompt: what one has computed becomes the other's.
     mixed = [dict(prompt=drawn_prompt(i // 2, 17 + 5 * (i // 2 % 8)), max_tokens=20 + i, ignore_eos=True, seed=i) | ways[i // 2 % len(ways)] for i in range(26)]
-    plain, prepared = plain_and_prepared(model, [mixed[:1], mixed, mixed[::-1]], remote=True, **options)
-    if "kv_memory" in options:
-        assert prepared["statistics"]["preemptions"] > 0
+    # Memory runs out only where requests arrive faster than they end.
+    for _ in range(5):
+        plain, prepared = plain_and_prepared(model, [mixed[:1], mixed, mixed[::-1]], remote=True, **options)
+        if "kv_memory" not in options or prepared["statistics"]["preemptions"] > 0:
+            break
+    else:
+        pytest.fail("no request was ever preempted")
     ends = set()
     for before, after in zip(plain["groups"], prepared["groups"], strict=True):
         assert same_bits(before, after)
@@ -477,9 +481,13 @@ def test_a_lost_device_fails_its_requests_and_the_engine_is_built_again(models, 
     result = models("llama").run([requests] * 4, faults=["", how, "", how], max_sequences=4)
     before, during, after, again = result["groups"]
     assert all(answer["finish"] == "length" for answer in before + after)
-    assert all(answer["finish"] == "error" and "lost" in answer["error"] and answer["told_lost"] for answer in during + again)
+    # What comes when the loss is known is refused, with the same words.
+    refused = [answer["refused"] for answer in during + again if "refused" in answer]
+    failed = [answer for answer in during + again if "refused" not in answer]
+    assert all("lost" in text for text in refused)
+    assert failed and all(answer["finish"] == "error" and "lost" in answer["error"] and answer["told_lost"] for answer in failed)
     statistics = result["statistics"]
-    assert statistics["rebuilds"] >= 1 and statistics["failed"] == 12 and statistics["finished"] == 12
+    assert statistics["rebuilds"] >= 1 and statistics["failed"] == len(failed) and statistics["finished"] == 12
     assert statistics["running"] == statistics["waiting"] == statistics["faults"] == 0
     assert statistics["free"] + statistics["blocks_cached"] == statistics["total"]
 
