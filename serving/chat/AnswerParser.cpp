@@ -46,6 +46,8 @@ void AnswerParser::finish(std::vector<AnswerPiece> &pieces) {
   if (place == Place::call && !scanner->begun() && calls == before) {
     breakCall(pieces); // a begin alone
     place = Place::content;
+  } else if (place == Place::call) {
+    scanner->finish(pieces);
   }
   if (place == Place::content || place == Place::reasoning)
     add(place == Place::content ? Kind::content : Kind::reasoning, held,
@@ -166,7 +168,7 @@ void AnswerParser::beginCall(std::string_view mark) {
 }
 
 void AnswerParser::breakCall(std::vector<AnswerPiece> &pieces) {
-  if (scanner->begun())
+  if (scanner->told())
     pieces.push_back({Kind::callBroken, {}});
   // Complete calls of a list stay; what it came from is told as it is.
   pieces.push_back({Kind::content, spaces + raw});

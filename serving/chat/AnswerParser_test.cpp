@@ -57,6 +57,10 @@ const Case cases[] = {
      "Hi <tool_call>{\"name\": \"now\", \"arguments\": {\"a\": "
      "[\"}\"]}}</tool_call>\n",
      "content:Hi|call:now|arguments:{\"a\": [\"}\"]}|end:"},
+    {"hermes", "<tool_call>{\"name\": \"now\", \"arguments\": [1]}</tool_call>",
+     "content:<tool_call>{\"name\": \"now\", \"arguments\": "
+     "[1]}</tool_call>"},
+    {"hermes", "<tool_call>{\"name\": \"now\", \"arg", "call:now"},
     {"hermes", "<think>a</think>\n\nb", "reasoning:a|content:b"},
     {"hermes",
      "<think>a <tool_call>x</think><tool_call>{\"name\": \"now\"}</tool_call> "

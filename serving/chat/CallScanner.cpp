@@ -45,6 +45,11 @@ public:
         place(isList ? Place::list : Place::object) {}
 
   bool begun() const override { return given; }
+  bool told() const override { return isTold; }
+  void finish(std::vector<AnswerPiece> &pieces) override {
+    if (given)
+      tell(pieces);
+  }
 
   State push(char c, std::vector<AnswerPiece> &pieces) override {
     switch (place) {
@@ -110,7 +115,7 @@ private:
       name.resize(name.size() - mark.size());
       // An id may stand between them.
       name.resize(std::min(name.find("[CALL_ID]"), name.size()));
-      return begin(pieces) ? State::more : State::broken;
+      return begin() ? State::more : State::broken;
     }
     if (valueText.empty() && isSpace(c))
       return State::more;
@@ -119,6 +124,7 @@ private:
     if (!value.push(c))
       return State::broken;
     valueText += c;
+    tell(pieces);
     pieces.push_back({Kind::callArguments, std::string(1, c)});
     if (!value.ended())
       return State::more;
@@ -162,8 +168,10 @@ private:
       return push(c, pieces); // as `comma`
     }
     valueText += c;
-    if (isArguments() && given)
+    if (isArguments() && given) {
+      tell(pieces);
       pieces.push_back({Kind::callArguments, std::string(1, c)});
+    }
     return value.ended() ? endValue(pieces) : State::more;
   }
 
@@ -179,10 +187,12 @@ private:
       if (!read.is_string() || given)
         return State::broken;
       name = read.get<std::string>();
-      if (!begin(pieces))
+      if (!begin())
         return State::broken;
-      if (argumentsSeen)
+      if (argumentsSeen) {
+        tell(pieces);
         pieces.push_back({Kind::callArguments, arguments});
+      }
     }
     value = {};
     valueText.clear();
@@ -192,26 +202,31 @@ private:
   State endCall(std::vector<AnswerPiece> &pieces) {
     if (!given)
       return State::broken;
+    tell(pieces);
     if (!argumentsSeen)
       pieces.push_back({Kind::callArguments, "{}"});
     pieces.push_back({Kind::callEnd, {}});
     if (!isList)
       return State::done;
-    given = argumentsSeen = false;
+    given = isTold = argumentsSeen = false;
     name.clear(), key.clear(), valueText.clear(), arguments.clear();
     value = {};
     place = Place::next;
     return State::more;
   }
 
-  bool begin(std::vector<AnswerPiece> &pieces) {
+  bool begin() {
     while (!name.empty() && isSpace(name.back()))
       name.pop_back();
-    if (!tools.contains(name))
-      return false;
-    given = true;
-    pieces.push_back({Kind::callBegin, name});
-    return true;
+    given = tools.contains(name);
+    return given;
+  }
+
+  /// Not before arguments begin: a stream cannot take a name back.
+  void tell(std::vector<AnswerPiece> &pieces) {
+    if (!isTold)
+      pieces.push_back({Kind::callBegin, name});
+    isTold = true;
   }
 
   bool isArguments() const { return key == "arguments" || key == "parameters"; }
@@ -221,7 +236,7 @@ private:
   Place place;
   ValueScanner value;
   std::string valueText, key, name, arguments;
-  bool given = false, argumentsSeen = false;
+  bool given = false, isTold = false, argumentsSeen = false;
 };
 
 /// <function=name> <parameter=p> value </parameter> </function>.

@@ -35,7 +35,11 @@ public:
   /// Takes the next character. `done`: it was the last one; `more` with
   /// `begun`: a call's pieces were added.
   virtual State push(char c, std::vector<AnswerPiece> &pieces) = 0;
-  virtual bool begun() const = 0; ///< a call's name was given out
+  virtual bool begun() const = 0; ///< a call's name was read
+  /// The name was given out: what follows it may still show that it is no call.
+  virtual bool told() const { return begun(); }
+  /// Nothing follows: gives out what was read of a call that begun.
+  virtual void finish(std::vector<AnswerPiece> &) {}
 };
 
 std::unique_ptr<CallScanner> makeCallScanner(const ToolFormat &format,

@@ -11,6 +11,7 @@ end, an answer must come within a minute, and 5xx but 503 is a failure. --state 
 from __future__ import annotations
 
 import argparse
+import errno
 import http.client
 import json
 import random
@@ -188,6 +189,10 @@ class Fuzz:
                     answer += part
             except (ConnectionResetError, BrokenPipeError):
                 answer = b""  # it had seen enough
+            except OSError as error:
+                if error.errno != errno.ENOTCONN:  # the same, seen by shutdown
+                    raise
+                answer = b""
         answer = answer.removeprefix(b"HTTP/1.1 100 Continue\r\n\r\n")
         status = int(answer.split(b" ", 2)[1]) if answer.startswith(b"HTTP/1.") else 0
         self.note(status, request)
