@@ -13,10 +13,10 @@
 
 namespace knapper::config {
 
-/// Of a line of 128 bytes, in cycles: what an SM takes to receive it, and what
-/// the second-level cache takes to give it while all SMs read and those of a
-/// GPC meet. Tiles that copy for each other divide the latter by their number
-/// to the power `shared`.
+/// Cycles for a cache line of 128 bytes. `receive`: until an SM has it. `give`:
+/// until L2 has served it while all SMs read; SMs of one GPC that read the same
+/// line are served once. CTAs of a cluster that multicast divide `give` by
+/// their number to the power `shared`.
 struct LineTimes {
   double receive, give, shared;
 };

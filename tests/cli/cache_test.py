@@ -55,10 +55,8 @@ def test_external_data_is_part_of_the_key(tool, tmp_path):
     assert explained["cached"]
 
 
-def test_hashes_of_large_files_are_kept_until_they_change(tool, tmp_path):
-    """Of a file that has been quiet for two seconds, whatever its times are set to afterwards."""
-    weights = np.zeros((2200, 2000), np.float32)  # 17 MB
-    weights[0, 0] = 1
+def save_large(tmp_path, weights):
+    """big.onnx, whose weights of [2200, 2000] lie in big.data."""
     graph = onnx.helper.make_graph(
         [onnx.helper.make_node("MatMul", ["x", "w"], ["y"])], "g",
         [onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [1, 2200])],
@@ -66,6 +64,13 @@ def test_hashes_of_large_files_are_kept_until_they_change(tool, tmp_path):
         [onnx.numpy_helper.from_array(weights, "w")])  # fmt: skip
     onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)]), tmp_path / "big.onnx",
               save_as_external_data=True, location="big.data")  # fmt: skip
+
+
+def test_hashes_of_large_files_are_kept_until_they_change(tool, tmp_path):
+    """Of a file that has been quiet for two seconds, whatever its times are set to afterwards."""
+    weights = np.zeros((2200, 2000), np.float32)  # 17 MB
+    weights[0, 0] = 1
+    save_large(tmp_path, weights)
     hashes = tmp_path / "cache" / "knapper" / "hashes"
     assert not from_cache(tool, "big.onnx")
     assert not hashes.exists()
@@ -94,13 +99,7 @@ def test_hashes_of_large_files_are_kept_until_they_change(tool, tmp_path):
 def damaged_medium(tmp_path, tool):
     """A model whose weights read otherwise than the hash that is kept of them: as on a medium that lost a bit."""
     weights = np.zeros((2200, 2000), np.float32)
-    graph = onnx.helper.make_graph(
-        [onnx.helper.make_node("MatMul", ["x", "w"], ["y"])], "g",
-        [onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [1, 2200])],
-        [onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [1, 2000])],
-        [onnx.numpy_helper.from_array(weights, "w")])  # fmt: skip
-    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)]), tmp_path / "big.onnx",
-              save_as_external_data=True, location="big.data")  # fmt: skip
+    save_large(tmp_path, weights)
     time.sleep(2.2)
     assert not from_cache(tool, "big.onnx")
     (kept,) = (tmp_path / "cache" / "knapper" / "hashes").iterdir()

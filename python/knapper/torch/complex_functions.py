@@ -28,8 +28,6 @@ zeros
 """.split()
 
 
-
-
 def _name(overload: Any) -> str:
     return str(overload._schema.name).removeprefix("aten::")
 
@@ -103,16 +101,12 @@ def _each(overload: Any, library: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def _make(overload: Any, library: Any, *args: Any, **kwargs: Any) -> Any:
-    dtype = kwargs.get("dtype")
-    if dtype is None:
-        like = next((library.parts(x)[0].dtype for x in args if library.is_complex(x)), None)
-        dtype = like or torch.get_default_dtype()
+    asked = kwargs.get("dtype")
+    like = next((library.parts(x)[0].dtype for x in args if library.is_complex(x)), None)
     args = pytree.tree_map(lambda x: library.parts(x)[0], args)
-    if dtype in REAL.values() and kwargs.get("dtype") is not None or not (
-        dtype in REAL or dtype in REAL.values()
-    ):
+    if asked is not None and asked not in REAL:
         return overload(*args, **kwargs)  # of real numbers
-    kwargs["dtype"] = REAL.get(dtype, dtype)
+    kwargs["dtype"] = REAL[asked] if asked is not None else like or torch.get_default_dtype()
     numbers = {a.name for a in overload._schema.arguments if isinstance(a.type, torch.NumberType)}
     names = [a.name for a in overload._schema.arguments if not a.kwarg_only]
     given = {**dict(zip(names, args)), **kwargs}

@@ -10,6 +10,7 @@ called on complex numbers (`Outside`).
 from __future__ import annotations
 
 import dataclasses
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -143,22 +144,19 @@ def _is_complex(value: Any) -> bool:
 def split(module: GraphModule) -> Split:
     """The module itself where it has no complex numbers; else a copy. UserError for
     what cannot be split."""
-    if not any(
-        _is_complex(leaf)
-        for node in module.graph.nodes
-        for leaf in pytree.tree_leaves(node.meta.get("val"))
-    ):
-        return Split(module)
     from torch._guards import detect_fake_mode
 
-    for node in module.graph.nodes:
-        for leaf in pytree.tree_leaves(node.meta.get("val")):
-            if _is_complex(leaf) and leaf.dtype not in REAL:
-                raise UserError(
-                    f"{leaf.dtype} is not supported",
-                    where=line_of(node) or "knapper.torch",
-                    hint="convert to torch.complex64",
-                )
+    leaves = ((n, leaf) for n in module.graph.nodes for leaf in pytree.tree_leaves(n.meta.get("val")))
+    found = [(node, leaf.dtype) for node, leaf in leaves if _is_complex(leaf)]
+    if not found:
+        return Split(module)
+    for node, dtype in found:
+        if dtype not in REAL:
+            raise UserError(
+                f"{dtype} is not supported",
+                where=line_of(node) or "knapper.torch",
+                hint="convert to torch.complex64",
+            )
     graph = Graph()
     output = graph.graph_copy(module.graph, known := {})
     made = graph.output(output)
@@ -254,8 +252,6 @@ class _Splitter:
     # ---- nodes
 
     def call(self, node: Node) -> None:
-        import operator
-
         if node.target is operator.getitem and node.args[0] in self.values:
             value = self.values[node.args[0]][node.args[1]]  # type: ignore[index]
             if isinstance(value, Planes):
@@ -428,8 +424,6 @@ class _Splitter:
             made.meta["val"] = pytree.tree_map_only(torch.Tensor, _dense_real, wanted)
             if not isinstance(wanted, (tuple, list)):
                 return self.planes_of(made, node) if _is_complex(wanted) else made
-            import operator
-
             parts = [self.add(node, operator.getitem, made, i) for i in range(len(wanted))]
             return tuple(
                 self.planes_of(part, node) if _is_complex(want) else part
