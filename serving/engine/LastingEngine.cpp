@@ -22,6 +22,53 @@ struct Ticket {
   EventSink sink;              ///< empty once the last event was sent
 };
 
+/// The open requests. A LastingEngine shares it with its engines: one that hung
+/// and was given up may send an event after the LastingEngine is gone.
+struct Ledger {
+  std::mutex mutex; ///< guards what follows
+  std::map<uint64_t, std::shared_ptr<Ticket>> tickets;
+  EngineStatistics ended; ///< how requests of all engines ended
+
+  void receive(Ticket &ticket, Event event) {
+    event.request = ticket.id;
+    if (event.finish != FinishReason::none) {
+      // Whoever takes the ticket ends the request: the engine that has it here,
+      // or `replace`. Both count it before the client hears of it.
+      std::lock_guard lock(mutex);
+      if (tickets.erase(ticket.id) == 0)
+        return; // of an engine that was given up
+      countEnd(event);
+    }
+    std::lock_guard lock(ticket.mutex);
+    if (!ticket.sink)
+      return; // a replacement has told it
+    bool ends = event.finish != FinishReason::none;
+    ticket.sink(std::move(event));
+    if (ends)
+      ticket.sink = nullptr;
+  }
+
+private:
+  /// Under the mutex.
+  void countEnd(const Event &event) {
+    switch (event.finish) {
+    case FinishReason::none:
+      return;
+    case FinishReason::stop:
+    case FinishReason::length:
+      ++ended.finished;
+      return;
+    case FinishReason::cancelled:
+      ++ended.cancelled;
+      return;
+    case FinishReason::error:
+      ++ended.failed;
+      ended.deadlinesExceeded += event.error.where == deadlineError().where;
+      return;
+    }
+  }
+};
+
 class LastingEngine final : public Engine {
 public:
   LastingEngine(std::unique_ptr<Engine> first, EngineMaker make,
@@ -55,14 +102,14 @@ public:
     if (!engine || engine->statistics().deviceLost)
       return rebuildingError();
     ticket->id = ++last;
-    tickets.emplace(ticket->id, ticket);
+    ledger->tickets.emplace(ticket->id, ticket);
     // The last event may come before this returns; it waits for the mutex.
     auto number =
-        engine->submit(std::move(request), [this, ticket](Event event) {
-          receive(*ticket, std::move(event));
+        engine->submit(std::move(request), [to = ledger, ticket](Event event) {
+          to->receive(*ticket, std::move(event));
         });
     if (!number) {
-      tickets.erase(ticket->id);
+      ledger->tickets.erase(ticket->id);
       return number.takeError();
     }
     ticket->number = *number;
@@ -71,8 +118,8 @@ public:
 
   void cancel(uint64_t request) override {
     std::lock_guard lock(mutex);
-    auto it = tickets.find(request);
-    if (it != tickets.end() && engine)
+    auto it = ledger->tickets.find(request);
+    if (it != ledger->tickets.end() && engine)
       engine->cancel(it->second->number);
   }
 
@@ -94,44 +141,6 @@ private:
                        "rebuilding", "again in some seconds");
   }
 
-  void receive(Ticket &ticket, Event event) {
-    event.request = ticket.id;
-    if (event.finish != FinishReason::none) {
-      // Whoever takes the ticket ends the request: the engine that has it here,
-      // or `replace`. Both count it before the client hears of it.
-      std::lock_guard lock(mutex);
-      if (tickets.erase(ticket.id) == 0)
-        return; // of an engine that was given up
-      countEnd(event);
-    }
-    std::lock_guard lock(ticket.mutex);
-    if (!ticket.sink)
-      return; // a replacement has told it
-    bool ends = event.finish != FinishReason::none;
-    ticket.sink(std::move(event));
-    if (ends)
-      ticket.sink = nullptr;
-  }
-
-  /// Under the mutex.
-  void countEnd(const Event &event) {
-    switch (event.finish) {
-    case FinishReason::none:
-      return;
-    case FinishReason::stop:
-    case FinishReason::length:
-      ++ended.finished;
-      return;
-    case FinishReason::cancelled:
-      ++ended.cancelled;
-      return;
-    case FinishReason::error:
-      ++ended.failed;
-      ended.deadlinesExceeded += event.error.where == deadlineError().where;
-      return;
-    }
-  }
-
   /// Counters go on over all engines; those of `ended` are of what was told to
   /// clients, since an engine that is lost may have counted what it does not
   /// tell any more. Under the mutex.
@@ -149,7 +158,7 @@ private:
     for (auto field :
          {&EngineStatistics::finished, &EngineStatistics::failed,
           &EngineStatistics::cancelled, &EngineStatistics::deadlinesExceeded})
-      now.*field = ended.*field;
+      now.*field = ledger->ended.*field;
     now.rebuilding = !engine;
     now.rebuilds = rebuilds;
     return now;
@@ -186,12 +195,12 @@ private:
                bool hung) {
     log(LogLevel::error,
         cat(hung ? "a step of the engine hangs" : "the device is lost",
-            ": the model is loaded again; ", tickets.size(),
+            ": the model is loaded again; ", ledger->tickets.size(),
             " requests end with an error"));
     before = sum(now);
     std::unique_ptr<Engine> old = std::move(engine);
-    auto open = std::exchange(tickets, {});
-    ended.failed += open.size();
+    auto open = std::exchange(ledger->tickets, {});
+    ledger->ended.failed += open.size();
     lock.unlock();
     for (auto &[id, ticket] : open) {
       std::lock_guard its(ticket->mutex);
@@ -246,13 +255,12 @@ private:
 
   const LastingEngineOptions options;
   const EngineMaker make;
-  mutable std::mutex mutex; ///< guards what follows
+  const std::shared_ptr<Ledger> ledger = std::make_shared<Ledger>();
+  std::mutex &mutex = ledger->mutex; ///< guards what follows, too
   std::condition_variable woken;
   ModelLimits newest;
   std::unique_ptr<Engine> engine; ///< null: it is being built
-  std::map<uint64_t, std::shared_ptr<Ticket>> tickets;
-  EngineStatistics before; ///< of the engines that were
-  EngineStatistics ended;  ///< how requests of all engines ended
+  EngineStatistics before;        ///< of the engines that were
   uint64_t last = 0, rebuilds = 0;
   bool draining = false, ending = false;
   std::thread watch;

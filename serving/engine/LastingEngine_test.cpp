@@ -140,4 +140,16 @@ TEST_F(LastingEngineTest, ALostEngineGetsNoRequest) {
   EXPECT_EQ(refused.error().where, "rebuilding");
 }
 
+// An engine that hangs ends its step after all others are gone.
+TEST_F(LastingEngineTest, AGivenUpEngineOutlivesItsOwner) {
+  make(1ms);
+  ASSERT_TRUE(submit(0));
+  std::shared_ptr<Script> first = scripts.front();
+  first->update([](EngineStatistics &s) { s.deviceLost = true; });
+  waitForRebuild();
+  engine.reset();
+  first->end(1, FinishReason::stop);
+  EXPECT_THAT(ends[0], testing::ElementsAre(FinishReason::error));
+}
+
 } // namespace
