@@ -128,6 +128,8 @@ def command(
         sys.executable, "-m", "pytest", "-q", "-ra", "--junitxml", str(report),
         # Files side by side, in the order of tests/conftest.py, the tests of one in order.
         "-n", str(jobs), "--dist", "loadfile", "--no-loadscope-reorder", "--durations", "25",
+        # A test that hangs ends its worker, which prints where its threads stand.
+        "--timeout", "7200" if slow else "900", "--timeout-method", "thread",
         "-c", str(ROOT / "tests" / "pytest.ini"), "--rootdir", str(ROOT),
         *(str(ROOT / part) for part in (QUICK if quick else PYTEST)),
     ]  # fmt: skip

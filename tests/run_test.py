@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import subprocess
 import sys
 from pathlib import Path
 
@@ -61,3 +62,20 @@ def test_suites_run_side_by_side(tmp_path, capfd):
         each.start(side_by_side=True)
     assert [each.end() for each in runs] == [0, 0]
     assert capfd.readouterr().out.split() == ["a", "b"]
+
+
+def test_a_worker_that_dies_is_a_failure_and_no_hang(tmp_path):
+    for file, body in {"killer": "os.abort() if i == 3 else None", "other": "pass", "third": "pass"}.items():
+        (tmp_path / f"{file}_test.py").write_text(
+            f"import os\n\nimport pytest\n\n\n@pytest.mark.parametrize('i', range(6))\ndef test(i):\n    {body}\n"
+        )
+    (tmp_path / "conftest.py").write_text((run.ROOT / "tests" / "conftest.py").read_text())
+    (tmp_path / "pytest.ini").write_text("[pytest]\npython_files = *_test.py\naddopts = -p no:cacheprovider\n")
+    line = run.command("pytest", tmp_path, tmp_path / "pytest.xml", 2, False, False)
+    workers = line[line.index("-n") : line.index("--durations")]
+    ended = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", *workers, "--junitxml", tmp_path / "pytest.xml", tmp_path],
+        cwd=tmp_path, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert "1 failed, 17 passed" in ended.stdout, ended.stdout + ended.stderr
+    assert run.count(tmp_path / "pytest.xml") == (17, 1, 0)

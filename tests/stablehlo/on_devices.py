@@ -65,7 +65,8 @@ def memory_is_counted_by_device():
     x = jax.block_until_ready(jax.device_put(np.ones(1 << 20, np.float32), DEVICES[1]) + 1)
     held = [d.memory_stats()["bytes_in_use"] - b for d, b in zip(DEVICES, before, strict=True)]
     del x
-    return "" if held[1] >= 4 << 20 and held[0] == held[2] == 0 else f"{held}"
+    # What was there before may go meanwhile.
+    return "" if held[1] >= 4 << 20 and held[0] <= 0 and held[2] <= 0 else f"{held}"
 
 
 def queues_are_apart():
