@@ -97,10 +97,9 @@ Value fitMask(Node &n, Value mask, Dim keys) {
   high[3] = n.dim(*missing);
   Value pad = element.isInteger(1) ? n.integerScalar(0, element)
                                    : n.scalar(-INFINITY, element);
-  return n.make<ts::PadOp>(mask, Optional{pad},
-                           ts::dimArray(n.importer.context, low),
-                           ts::dimArray(n.importer.context, high),
-                           ts::PadMode::constant);
+  return n.make<ts::PadOp>(
+      mask, Optional{pad}, ts::dimArray(n.importer.context, low),
+      ts::dimArray(n.importer.context, high), ts::PadMode::constant);
 }
 
 /// Both masks must hold. Boolean ones intersect; a boolean one disables
@@ -126,8 +125,8 @@ LogicalResult spelledOut(Node &n, const Parts &p, bool rank3) {
     SmallVector<Dim> d = ts::dimsOf(x);
     if (group->isConstant(1))
       return x;
-    Value wide = n.broadcastAt(x, {0, 1, 3, 4},
-                               {d[0], d[1], *group, d[2], d[3]});
+    Value wide =
+        n.broadcastAt(x, {0, 1, 3, 4}, {d[0], d[1], *group, d[2], d[3]});
     return n.reshape(wide, {d[0], q[1], d[2], d[3]});
   };
   Value key = repeated(p.key), value = repeated(p.value);
@@ -140,8 +139,8 @@ LogicalResult spelledOut(Node &n, const Parts &p, bool rank3) {
   };
   // Both factors by sqrt(scale), as the operator's definition says.
   double root = std::sqrt(std::abs(p.scale));
-  Value scores = dot(n.mul(p.query, p.scale < 0 ? -root : root),
-                     n.mul(key, root), 3);
+  Value scores =
+      dot(n.mul(p.query, p.scale < 0 ? -root : root), n.mul(key, root), 3);
   if (!scores)
     return failure();
   int64_t mode = n.integer("qk_matmul_output_mode", 0);
@@ -154,8 +153,8 @@ LogicalResult spelledOut(Node &n, const Parts &p, bool rank3) {
   Value mask = p.mask;
   if (p.causal) {
     SmallVector<Dim> grid{n.dim(1), n.dim(1), q[2], k[2]};
-    Value last = n.add(positions(n, grid, 2),
-                       n.sizeScalar(p.past, n.b.getI64Type()));
+    Value last =
+        n.add(positions(n, grid, 2), n.sizeScalar(p.past, n.b.getI64Type()));
     mask = combineMasks(n, mask, n.compare(P::le, positions(n, grid, 3), last));
   }
   if (mask && ts::elementTypeOf(mask).isInteger(1))
@@ -190,8 +189,8 @@ LogicalResult spelledOut(Node &n, const Parts &p, bool rank3) {
       n.make<ts::SoftmaxOp>(n.convert(scores, precise), uint64_t(3), false),
       element);
   // A row that sees no key gives zeros.
-  weights = n.select(n.make<ts::IsNanOp>(weights), n.scalarFor(weights, 0),
-                     weights);
+  weights =
+      n.select(n.make<ts::IsNanOp>(weights), n.scalarFor(weights, 0), weights);
   if (mode == 3)
     shown = weights;
   Value result = dot(weights, value, 2);

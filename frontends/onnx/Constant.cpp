@@ -1,5 +1,5 @@
 // Values that come from attributes and sizes, not from inputs.
-#include "frontends/onnx/Node.h"
+#include "frontends/onnx/RuntimeSizes.h"
 #include "frontends/onnx/Strings.h"
 #include "frontends/onnx/Tensors.h"
 #include <cmath>
@@ -67,7 +67,7 @@ LogicalResult importConstant(Node &n) {
 }
 
 LogicalResult importConstantOfShape(Node &n) {
-  std::optional<SmallVector<Dim>> dims = n.sizes(n[0], "the shape");
+  std::optional<SmallVector<Dim>> dims = sizesOrSymbols(n, n[0], "the shape");
   if (!dims)
     return failure();
   Value value;
@@ -237,7 +237,7 @@ LogicalResult importEyeLike(Node &n) {
 
 /// a0 - a1 cos(2 pi i / N) + a2 cos(4 pi i / N); N is one less when symmetric.
 LogicalResult window(Node &n, double a0, double a1, double a2) {
-  std::optional<SmallVector<Dim>> size = n.sizes(n[0], "the size");
+  std::optional<SmallVector<Dim>> size = sizesOrSymbols(n, n[0], "the size");
   if (!size)
     return failure();
   if (size->size() != 1)

@@ -1,5 +1,6 @@
 // Convolutions, and blocks back into an image.
 #include "frontends/onnx/Integers.h"
+#include "frontends/onnx/RuntimeSizes.h"
 #include "frontends/onnx/WindowAttributes.h"
 #include "ir/tensor/ConstantExpression.h"
 
@@ -45,11 +46,12 @@ LogicalResult importConv(Node &n) {
   if (groups < 1 || groups > 1 << 30)
     return n.fail("group is " + Twine(groups), "give a positive number");
   Value x = n[0];
-  // torch's dynamo exporter folds a batch norm of 16-bit numbers into weights of
-  // float32; the result it declares is of the input's type.
+  // torch's dynamo exporter folds a batch norm of 16-bit numbers into weights
+  // of float32; the result it declares is of the input's type.
   for (size_t i : {1, 2})
     if (Type type = n.has(i) ? ts::elementTypeOf(n[i]) : Type();
-        x && type && type.isF32() && (ts::elementTypeOf(x).isBF16() || ts::elementTypeOf(x).isF16()))
+        x && type && type.isF32() &&
+        (ts::elementTypeOf(x).isBF16() || ts::elementTypeOf(x).isF16()))
       n.operands[i] = n.convert(n[i], ts::elementTypeOf(x));
   return n.out(addBias(n, convolve(n, x, n[1], *w, groups), n[2]));
 }
@@ -71,8 +73,8 @@ LogicalResult importConvTranspose(Node &n) {
   int64_t groups = n.integer("group", 1);
   SmallVector<Dim> x = ts::dimsOf(n[0]), f = ts::dimsOf(n[1]);
   if (groups < 1 || !f[0].exactDiv(n.dim(groups)))
-    return n.fail(f[0].str() + " channels do not divide into " +
-                      Twine(groups) + " groups",
+    return n.fail(f[0].str() + " channels do not divide into " + Twine(groups) +
+                      " groups",
                   "correct group");
   SmallVector<int64_t> extra = n.integers("output_padding"),
                        wanted = n.integers("output_shape");
@@ -95,8 +97,7 @@ LogicalResult importConvTranspose(Node &n) {
     Dim full = (x[i + 2] - 1) * w->strides[i] + extra[i] + extent;
     bool same = automatic == "SAME_UPPER" || automatic == "SAME_LOWER";
     if (!wanted.empty() || same) {
-      Dim target = wanted.empty() ? x[i + 2] * w->strides[i]
-                                  : n.dim(wanted[i]);
+      Dim target = wanted.empty() ? x[i + 2] * w->strides[i] : n.dim(wanted[i]);
       Dim total = full - target;
       std::optional<int64_t> least = ts::lowerBound(total);
       if (!least || *least < 0) {
@@ -149,7 +150,8 @@ Value addBlocks(Node &n, Value x, int64_t axis, int64_t window, Dim blocks,
 
 /// Overlapping blocks are added where they came from, a dim after the other.
 LogicalResult importCol2Im(Node &n) {
-  std::optional<SmallVector<Dim>> image = n.sizes(n[1], "image_shape");
+  std::optional<SmallVector<Dim>> image =
+      sizesOrSymbols(n, n[1], "image_shape");
   std::optional<SmallVector<int64_t>> window = n.numbers(n[2], "block_shape");
   if (!image || !window)
     return failure();

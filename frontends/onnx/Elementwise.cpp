@@ -62,9 +62,7 @@ LogicalResult importPow(Node &n) {
       n.binary<ts::PowOp>(n.convert(n[0], wide), n.convert(n[1], wide)), base));
 }
 
-LogicalResult importWhere(Node &n) {
-  return n.out(n.select(n[0], n[1], n[2]));
-}
+LogicalResult importWhere(Node &n) { return n.out(n.select(n[0], n[1], n[2])); }
 
 LogicalResult importClip(Node &n) {
   Value x = n[0];
@@ -168,8 +166,8 @@ LogicalResult importBitShift(Node &n) {
   SmallVector<Value> v = n.broadcastAll(n.all());
   Value flipped = n.make<ts::NotOp>(
       n.make<ts::ShiftRightOp>(n.make<ts::NotOp>(v[0]), v[1]));
-  Value negative = n.compare(ts::ComparePredicate::lt, v[0],
-                             n.scalarFor(n[0], 0));
+  Value negative =
+      n.compare(ts::ComparePredicate::lt, v[0], n.scalarFor(n[0], 0));
   return n.out(
       n.select(negative, flipped, n.make<ts::ShiftRightOp>(v[0], v[1])));
 }

@@ -1,5 +1,5 @@
 // Reading and writing by index.
-#include "frontends/onnx/Node.h"
+#include "frontends/onnx/RuntimeSizes.h"
 
 using namespace mlir;
 
@@ -10,8 +10,7 @@ using ts::Dim;
 
 LogicalResult importGather(Node &n) {
   int64_t axis = n.axis("axis", 0, ts::rankOf(n[0]));
-  return n.out(
-      n.make<ts::GatherOp>(n[0], n[1], uint64_t(axis)));
+  return n.out(n.make<ts::GatherOp>(n[0], n[1], uint64_t(axis)));
 }
 
 /// The indices; where they reach beyond `data` beside the axis the run is
@@ -49,8 +48,8 @@ LogicalResult importGatherNd(Node &n) {
                   "correct batch_dims");
   for (int64_t i = 0; i < batch; ++i)
     indices[i] = dims[i];
-  return n.out(n.make<ts::GatherNdOp>(n[0], n.castDims(n[1], indices),
-                                      uint64_t(batch)));
+  return n.out(
+      n.make<ts::GatherNdOp>(n[0], n.castDims(n[1], indices), uint64_t(batch)));
 }
 
 /// The combination that `reduction` names; nothing for an unknown one.
@@ -80,8 +79,8 @@ LogicalResult importScatterElements(Node &n) {
   if (n.failed() || !indices)
     return failure();
   return n.out(n.make<ts::ScatterElementsOp>(
-      n[0], indices, n.castDims(n[2], ts::dimsOf(indices)),
-      uint64_t(axis), *kind));
+      n[0], indices, n.castDims(n[2], ts::dimsOf(indices)), uint64_t(axis),
+      *kind));
 }
 
 LogicalResult importScatterNd(Node &n) {
@@ -102,13 +101,14 @@ LogicalResult importScatterNd(Node &n) {
     return n.fail("updates are " + ts::shapeText(n[2].getType()) +
                       ", which the indices do not give",
                   "correct the updates' shape");
-  return n.out(n.make<ts::ScatterNdOp>(n[0], n[1],
-                                       n.castDims(n[2], expected), *kind));
+  return n.out(
+      n.make<ts::ScatterNdOp>(n[0], n[1], n.castDims(n[2], expected), *kind));
 }
 
 LogicalResult importOneHot(Node &n) {
   std::optional<SmallVector<Dim>> depth;
-  if (isa<FloatType>(ts::elementTypeOf(n[1]))) {
+  bool isReal = isa<FloatType>(ts::elementTypeOf(n[1]));
+  if (isReal && n[1].getDefiningOp<ts::ConstantOp>()) {
     std::optional<SmallVector<double>> number = n.realNumbers(n[1], "depth");
     if (!number)
       return failure();
@@ -118,7 +118,8 @@ LogicalResult importOneHot(Node &n) {
                                  ? static_cast<int64_t>(value)
                                  : -1)); // refused as a dim
   } else {
-    depth = n.sizes(n[1], "depth");
+    Value whole = isReal ? n.convert(n[1], n.b.getI64Type()) : n[1];
+    depth = sizesOrSymbols(n, whole, "depth");
   }
   if (!depth)
     return failure();
@@ -134,8 +135,7 @@ LogicalResult importOneHot(Node &n) {
     at.push_back(i < axis ? i : i + 1);
   dims.insert(dims.begin() + axis, depth->front());
   Type i64 = n.b.getI64Type();
-  Value position = n.makeAs<ts::IotaOp>(n.type(dims, i64),
-                                        uint64_t(axis));
+  Value position = n.makeAs<ts::IotaOp>(n.type(dims, i64), uint64_t(axis));
   // Negative indices count from the end.
   Value index = n.broadcastAt(n.convert(n[0], i64), at, dims);
   Value wrapped = n.select(

@@ -28,8 +28,8 @@ using OnnxBody = GraphBody;
 
 /// Names and settings that nodes of one graph or function body see.
 struct OnnxScope {
-  const OnnxScope *parent = nullptr; ///< for a subgraph: the graph around it
-  OnnxBody *body = nullptr;          ///< null: the entry
+  const OnnxScope *parent = nullptr;   ///< for a subgraph: the graph around it
+  OnnxBody *body = nullptr;            ///< null: the entry
   llvm::StringMap<mlir::Value> values; ///< null: could not be imported
   llvm::StringMap<const onnx::TensorProto *> initializers;
   /// What `ref_attr_name` means inside a function body.

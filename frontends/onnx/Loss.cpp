@@ -36,8 +36,7 @@ Value negativeLogLikelihood(Node &n, Value log, Value target, Value weight) {
   SmallVector<Dim> column = dims;
   column[1] = n.dim(1);
   Value chosen = n.reshape(
-      n.make<ts::GatherElementsOp>(log, n.reshape(target, column),
-                                   uint64_t(1)),
+      n.make<ts::GatherElementsOp>(log, n.reshape(target, column), uint64_t(1)),
       expected);
   Value factor = weight ? n.make<ts::GatherOp>(weight, target, uint64_t(0))
                         : n.broadcastTo(n.scalar(1, element), expected);

@@ -93,8 +93,8 @@ public:
   int64_t opset;
 
 private:
-  const onnx::AttributeProto *attribute(llvm::StringRef name,
-                                        onnx::AttributeProto::AttributeType type);
+  const onnx::AttributeProto *
+  attribute(llvm::StringRef name, onnx::AttributeProto::AttributeType type);
 };
 
 /// One operator. `until` is the last opset it holds for.

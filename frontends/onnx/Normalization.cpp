@@ -27,9 +27,9 @@ Value layerNorm(Node &n, Value x, Value scale, Value bias, int64_t axis,
   bias = fit(bias);
   if ((wantScale && !scale) || (wantBias && !bias))
     return {};
-  return n.make<ts::LayerNormOp>(
-      x, Optional{scale}, Optional{bias}, uint64_t(axis),
-      llvm::APFloat(epsilon), bool(rms));
+  return n.make<ts::LayerNormOp>(x, Optional{scale}, Optional{bias},
+                                 uint64_t(axis), llvm::APFloat(epsilon),
+                                 bool(rms));
 }
 
 LogicalResult importLayerNormalization(Node &n) {
@@ -51,8 +51,8 @@ LogicalResult importLayerNormalization(Node &n) {
   if (!n.wants(2))
     return mlir::success();
   Value centred = n.sub(x, mean);
-  return n.out(
-      rsqrtOf(n, n.mean(n.mul(centred, centred), axes, true), epsilon), 2);
+  return n.out(rsqrtOf(n, n.mean(n.mul(centred, centred), axes, true), epsilon),
+               2);
 }
 
 LogicalResult importRmsNormalization(Node &n) {
@@ -142,12 +142,13 @@ LogicalResult importInstanceNormalization(Node &n) {
   if (dims.size() < 3)
     return n.fail("needs spatial dims, has " + ts::shapeText(n[0].getType()),
                   "give an input of rank 3 or more");
-  Dim count = ts::product(n.importer.context, ArrayRef<Dim>(dims).drop_front(2));
-  Value y = n.reshape(normalizeRows(n, n[0], dims[0] * dims[1], count,
-                                    n.real("epsilon", 1e-5)),
-                      dims);
-  return n.out(n.add(n.mul(y, perChannel(n, n[1], dims)),
-                     perChannel(n, n[2], dims)));
+  Dim count =
+      ts::product(n.importer.context, ArrayRef<Dim>(dims).drop_front(2));
+  Value y = n.reshape(
+      normalizeRows(n, n[0], dims[0] * dims[1], count, n.real("epsilon", 1e-5)),
+      dims);
+  return n.out(
+      n.add(n.mul(y, perChannel(n, n[1], dims)), perChannel(n, n[2], dims)));
 }
 
 LogicalResult importGroupNormalization(Node &n) {
@@ -163,9 +164,9 @@ LogicalResult importGroupNormalization(Node &n) {
                   "correct num_groups");
   Dim count = *channels * ts::product(n.importer.context,
                                       ArrayRef<Dim>(dims).drop_front(2));
-  Value y = n.reshape(normalizeRows(n, n[0], dims[0] * groups, count,
-                                    n.real("epsilon", 1e-5)),
-                      dims);
+  Value y = n.reshape(
+      normalizeRows(n, n[0], dims[0] * groups, count, n.real("epsilon", 1e-5)),
+      dims);
   // Opset 18 gave a value a group, 21 a value a channel.
   auto spread = [&](Value value) -> Value {
     if (n.opset >= 21 || !value || ts::rankOf(value) != 1 ||
@@ -217,7 +218,8 @@ LogicalResult importLrn(Node &n) {
   if (size < 1 || size > 1 << 20 || dims.size() < 2)
     return n.fail("needs a positive size and a channel dim",
                   "correct the attribute or the input");
-  Dim inner = ts::product(n.importer.context, ArrayRef<Dim>(dims).drop_front(2));
+  Dim inner =
+      ts::product(n.importer.context, ArrayRef<Dim>(dims).drop_front(2));
   MLIRContext *context = n.importer.context;
   return n.out(inWideFloat(n, n[0], [&](Value x) {
     Value square = n.reshape(n.mul(x, x), {dims[0], n.dim(1), dims[1], inner});
@@ -225,14 +227,14 @@ LogicalResult importLrn(Node &n) {
         ts::PoolKind::sum, square, ArrayRef<int64_t>({size, 1}),
         ArrayRef<int64_t>({1, 1}), ArrayRef<int64_t>({1, 1}),
         ts::dimArray(context, {n.dim((size - 1) / 2), n.dim(0)}),
-        ts::dimArray(context, {n.dim(size / 2), n.dim(0)}),
-        bool(false), bool(false));
+        ts::dimArray(context, {n.dim(size / 2), n.dim(0)}), bool(false),
+        bool(false));
     sum = n.reshape(sum, dims);
-    Value base = n.add(
-        n.mul(sum, n.real("alpha", 1e-4) / static_cast<double>(size)),
-        n.real("bias", 1));
-    return n.div(x, n.binary<ts::PowOp>(
-                        base, n.scalarFor(x, n.real("beta", 0.75))));
+    Value base =
+        n.add(n.mul(sum, n.real("alpha", 1e-4) / static_cast<double>(size)),
+              n.real("bias", 1));
+    return n.div(
+        x, n.binary<ts::PowOp>(base, n.scalarFor(x, n.real("beta", 0.75))));
   }));
 }
 

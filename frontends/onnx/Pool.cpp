@@ -1,4 +1,5 @@
 // Pooling.
+#include "frontends/onnx/RuntimeSizes.h"
 #include "frontends/onnx/WindowAttributes.h"
 
 using namespace mlir;
@@ -15,8 +16,7 @@ void extendForCeil(Node &n, Windows &w) {
   for (size_t i = 0; i < w.window.size(); ++i) {
     Dim size = dims[i + 2], stride = n.dim(w.strides[i]);
     int64_t extent = (w.window[i] - 1) * w.dilations[i] + 1;
-    Dim count =
-        (size + w.low[i] + w.high[i] - extent).ceilDiv(stride) + 1;
+    Dim count = (size + w.low[i] + w.high[i] - extent).ceilDiv(stride) + 1;
     // The last window begins at (count - 1) * stride in the padded input.
     Dim last = (count - 1) * stride;
     Dim limit = size + w.low[i];
@@ -28,8 +28,7 @@ void extendForCeil(Node &n, Windows &w) {
     }
     Dim needed = last + extent - size - w.low[i];
     std::optional<int64_t> more = (needed - w.high[i]).asConstant();
-    w.high[i] = more ? (*more > 0 ? needed : w.high[i])
-                     : needed.max(w.high[i]);
+    w.high[i] = more ? (*more > 0 ? needed : w.high[i]) : needed.max(w.high[i]);
   }
 }
 
@@ -83,7 +82,8 @@ LogicalResult importMaxUnpool(Node &n) {
       whole);
   if (!n.has(2))
     return n.out(y);
-  std::optional<SmallVector<Dim>> wanted = n.sizes(n[2], "output_shape");
+  std::optional<SmallVector<Dim>> wanted =
+      sizesOrSymbols(n, n[2], "output_shape");
   if (!wanted || !y)
     return failure();
   if (wanted->size() != whole.size())
@@ -152,9 +152,10 @@ LogicalResult importLpPool(Node &n) {
     extendForCeil(n, *w);
   double p = exponentOf(n);
   if (p < 1)
-    return n.fail("p is " + Twine(static_cast<int64_t>(p)), "give a positive number");
-  Value powers = n.binary<ts::PowOp>(n.make<ts::AbsOp>(n[0]),
-                                     n.scalarFor(n[0], p));
+    return n.fail("p is " + Twine(static_cast<int64_t>(p)),
+                  "give a positive number");
+  Value powers =
+      n.binary<ts::PowOp>(n.make<ts::AbsOp>(n[0]), n.scalarFor(n[0], p));
   Value sum = powers ? pool(n, ts::PoolKind::sum, powers, *w, false) : Value();
   return n.out(n.binary<ts::PowOp>(sum, n.scalarFor(n[0], 1 / p)));
 }
@@ -188,13 +189,14 @@ LogicalResult importGlobalLpPool(Node &n) {
   std::optional<SmallVector<int64_t>> axes = spatialAxes(n);
   double p = exponentOf(n);
   if (!axes || p < 1)
-    return axes ? n.fail("p is " + Twine(static_cast<int64_t>(p)), "give a positive number")
+    return axes ? n.fail("p is " + Twine(static_cast<int64_t>(p)),
+                         "give a positive number")
                 : failure();
-  Value powers = n.binary<ts::PowOp>(n.make<ts::AbsOp>(n[0]),
-                                     n.scalarFor(n[0], p));
-  return n.out(n.binary<ts::PowOp>(
-      n.reduce(ts::ReduceKind::add, powers, *axes, true),
-      n.scalarFor(n[0], 1 / p)));
+  Value powers =
+      n.binary<ts::PowOp>(n.make<ts::AbsOp>(n[0]), n.scalarFor(n[0], p));
+  return n.out(
+      n.binary<ts::PowOp>(n.reduce(ts::ReduceKind::add, powers, *axes, true),
+                          n.scalarFor(n[0], 1 / p)));
 }
 
 constexpr OpRow rows[] = {

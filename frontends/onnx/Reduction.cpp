@@ -1,4 +1,5 @@
 // Reductions, arg-reductions, scans, sorts.
+#include "frontends/onnx/RuntimeSizes.h"
 #include "frontends/onnx/WideFloat.h"
 
 using namespace mlir;
@@ -12,10 +13,12 @@ using K = ts::ReduceKind;
 std::optional<SmallVector<int64_t>> axesOf(Node &n) {
   SmallVector<int64_t> axes = n.integers("axes");
   if (n.has(1)) {
-    std::optional<SmallVector<int64_t>> given = n.numbers(n[1], "axes");
-    if (!given)
-      return std::nullopt;
-    axes = *given;
+    if (!ts::elementCount(n[1].getType()).isConstant(0)) {
+      std::optional<SmallVector<int64_t>> given = n.numbers(n[1], "axes");
+      if (!given)
+        return std::nullopt;
+      axes = *given;
+    }
   }
   int64_t rank = ts::rankOf(n[0]);
   if (axes.empty() && !n.flag("noop_with_empty_axes", false))
@@ -26,7 +29,45 @@ std::optional<SmallVector<int64_t>> axesOf(Node &n) {
   return axes;
 }
 
+/// `body` over axes that are known at run time only. Each dim d is split into
+/// two: where it is reduced, 1 and d, otherwise d and 1; the second of all
+/// pairs are the axes.
+template <typename Fn> LogicalResult reductionAtRunTime(Node &n, Fn &&body) {
+  SmallVector<ts::Dim> dims = ts::dimsOf(n[0]);
+  auto rank = static_cast<int64_t>(dims.size());
+  std::optional<RuntimeAxes> axes = RuntimeAxes::of(n, n[1], rank);
+  if (!axes)
+    return failure();
+  Value sizes = n.sizesTensor(dims), one = n.integerScalar(1, n.b.getI64Type());
+  Value kept = n.select(axes->isListed(), one, sizes);
+  SmallVector<ts::Dim> result;
+  if (n.flag("keepdims", true))
+    result = symbolsOf(n, kept, rank, "kept");
+  else
+    result =
+        symbolsOf(n, axes->without(n, sizes), rank - axes->count(), "kept");
+  SmallVector<ts::Dim> split;
+  SmallVector<int64_t> reduced;
+  if (axes->count() == 1) {
+    split = axes->around(n, dims);
+    reduced = {1};
+  } else {
+    SmallVector<ts::Dim> outer = symbolsOf(n, kept, rank, "outer"),
+                         inner = symbolsOf(
+                             n, n.select(axes->isListed(), sizes, one), rank,
+                             "inner");
+    for (auto [a, b] : llvm::zip(outer, inner)) {
+      split.append({a, b});
+      reduced.push_back(static_cast<int64_t>(split.size()) - 1);
+    }
+  }
+  Value x = n.reshape(n[0], split);
+  return n.out(n.reshape(body(x, ArrayRef<int64_t>(reduced), false), result));
+}
+
 template <typename Fn> LogicalResult reduction(Node &n, Fn &&body) {
+  if (n.has(1) && !isKnown(n, n[1]))
+    return reductionAtRunTime(n, body);
   std::optional<SmallVector<int64_t>> axes = axesOf(n);
   if (!axes)
     return failure();
@@ -87,11 +128,10 @@ LogicalResult importReduceLogSumExp(Node &n) {
   return reduction(n, [&](Value x, ArrayRef<int64_t> axes, bool keep) {
     return inWideFloat(n, x, [&](Value f) -> Value {
       Value largest = n.reduce(K::max, f, axes, true);
-      Value infinite = n.make<ts::IsInfOp>(largest, bool(true),
-                                           bool(true));
+      Value infinite = n.make<ts::IsInfOp>(largest, bool(true), bool(true));
       largest = n.select(infinite, n.scalarFor(f, 0), largest);
-      Value sum = n.reduce(K::add, n.make<ts::ExpOp>(n.sub(f, largest)), axes,
-                           true);
+      Value sum =
+          n.reduce(K::add, n.make<ts::ExpOp>(n.sub(f, largest)), axes, true);
       Value result = n.add(n.make<ts::LogOp>(sum), largest);
       if (keep || !result)
         return result;
@@ -129,19 +169,29 @@ template <K kind> LogicalResult importArg(Node &n) {
 }
 
 template <K kind> LogicalResult importCumulative(Node &n) {
+  bool exclusive = n.flag("exclusive", false),
+       reverse = n.flag("reverse", false);
+  SmallVector<ts::Dim> dims = ts::dimsOf(n[0]);
+  if (!isKnown(n, n[1]) && lengthOf(n[1]) == 1) {
+    auto axes = RuntimeAxes::of(n, n[1], static_cast<int64_t>(dims.size()));
+    if (!axes)
+      return failure();
+    Value x = n.reshape(n[0], axes->around(n, dims));
+    return n.out(n.reshape(
+        n.make<ts::ScanOp>(kind, x, uint64_t(1), exclusive, reverse), dims));
+  }
   std::optional<SmallVector<int64_t>> axis = n.numbers(n[1], "the axis");
   if (!axis)
     return failure();
   if (axis->size() != 1)
     return n.fail("the axis must be one number", "give a scalar");
-  int64_t dim = n.normalAxis((*axis)[0], ts::rankOf(n[0]));
-  return n.out(n.make<ts::ScanOp>(kind, n[0], uint64_t(dim),
-                                  n.flag("exclusive", false),
-                                  n.flag("reverse", false)));
+  int64_t dim = n.normalAxis((*axis)[0], static_cast<int64_t>(dims.size()));
+  return n.out(
+      n.make<ts::ScanOp>(kind, n[0], uint64_t(dim), exclusive, reverse));
 }
 
 LogicalResult importTopK(Node &n) {
-  std::optional<SmallVector<ts::Dim>> k = n.sizes(n[1], "K");
+  std::optional<SmallVector<ts::Dim>> k = sizesOrSymbols(n, n[1], "K");
   if (!k)
     return failure();
   if (k->size() != 1)
@@ -155,6 +205,8 @@ LogicalResult importTopK(Node &n) {
   ts::Dim &size = dims[axis];
   if (!(size.asConstant() && (*k)[0].asConstant()) &&
       !n.importer.assumeAtLeast(size - (*k)[0], 0)) {
+    ts::CheckOp::create(n.b, n.loc, (*k)[0].attr(), ts::ComparePredicate::le,
+                        size.attr(), "K is above the size of the axis");
     size = size.max((*k)[0]);
     x = n.castDims(x, dims);
     if (!x)

@@ -1,6 +1,7 @@
 // Resampling, and grids of positions for it. Each resized dim is a weighted sum
 // of a few gathers; positions and weights are constants where the sizes are.
-#include "frontends/onnx/Node.h"
+#include "frontends/onnx/ResizePositions.h"
+#include "frontends/onnx/RuntimeSizes.h"
 
 #include <cmath>
 
@@ -14,12 +15,6 @@ using ts::Dim;
 /// Positions of larger dims are computed at run time: as constants they would
 /// be as large as a line of the result.
 constexpr int64_t mostConstantPositions = 65536;
-
-struct Settings {
-  std::string mode, coordinates, nearest;
-  double cubic = -0.75, extrapolation = 0;
-  bool excludeOutside = false, antialias = false;
-};
 
 /// Where the elements of one output dim come from.
 struct Taps {
@@ -38,9 +33,10 @@ double cubicWeight(double x, double a) {
 
 /// Weights of the elements around a position; `ratio` in (0, 1] is its distance
 /// from the left one of the middle two.
-std::vector<double> weightsOf(const Settings &s, double ratio, double scale) {
+std::vector<double> weightsOf(const ResizeSettings &s, double ratio,
+                              double scale) {
   if (s.mode == "nearest") {
-    bool right = ratio == 1                         ? true
+    bool right = ratio == 1                          ? true
                  : s.nearest == "round_prefer_floor" ? ratio > 0.5
                  : s.nearest == "round_prefer_ceil"  ? ratio >= 0.5
                                                      : s.nearest == "ceil";
@@ -65,61 +61,19 @@ std::vector<double> weightsOf(const Settings &s, double ratio, double scale) {
   return weights;
 }
 
-/// Output over input length, as two numbers that are integers where the sizes
-/// decide it.
-template <class Number> struct Scale {
-  Number to, from;
-};
-
-/// Where output element o lies in the input: (factor * o + offset) / divisor.
-/// With one division of numbers that are exact, the position is exact wherever
-/// it is a whole number or ends in a half, which is what rounding asks for.
-template <class Number> struct Positions {
-  Number factor, offset, divisor;
-  Number resized; ///< length after scaling, not rounded
-  std::optional<Number> alone; ///< the position if `resized` is 1
-};
-
-/// `Number` has the arithmetic of double; `number` makes one.
-template <class Number, class Make>
-Positions<Number> positionsOf(StringRef coordinates, Number in, Number out,
-                              Scale<Number> scale, bool scaleOfSizes,
-                              double roiStart, double roiEnd, Make number) {
-  Number one = number(1), two = number(2), zero = number(0);
-  Number to = scale.to, from = scale.from;
-  // The length after scaling, resized / whole.
-  Number resized = scaleOfSizes ? out : to * in;
-  Number whole = scaleOfSizes ? one : from;
-  Number last = in - one, lastResized = resized - whole;
-  Positions<Number> p{two * from, from - to, two * to, resized / whole, {}};
-  if (coordinates == "align_corners") {
-    p.factor = last * whole, p.offset = zero, p.divisor = lastResized;
-    p.alone = zero;
-  } else if (coordinates == "asymmetric") {
-    p.factor = from, p.offset = zero, p.divisor = to;
-  } else if (coordinates == "tf_crop_and_resize") {
-    p.factor = number(roiEnd - roiStart) * last * whole;
-    p.offset = number(roiStart) * last * lastResized, p.divisor = lastResized;
-    p.alone = number(roiStart + roiEnd) * last / two;
-  } else if (coordinates == "half_pixel_symmetric") {
-    p.offset = last * to + (one - out) * from;
-  } else if (coordinates == "pytorch_half_pixel") {
-    p.alone = number(-0.5);
-  }
-  return p;
-}
-
-Taps tapsOf(const Settings &s, int64_t in, int64_t out, Scale<double> ratio,
-            bool scaleOfSizes, double roiStart, double roiEnd) {
+Taps tapsOf(const ResizeSettings &s, int64_t in, int64_t out,
+            Scale<double> ratio, bool scaleOfSizes, double roiStart,
+            double roiEnd) {
   Taps taps;
   double length = static_cast<double>(in), scale = ratio.to / ratio.from;
   Positions<double> p = positionsOf(
       s.coordinates, length, static_cast<double>(out), ratio, scaleOfSizes,
       roiStart, roiEnd, [](double value) { return value; });
   for (int64_t o = 0; o < out; ++o) {
-    double at = p.resized == 1 && p.alone
-                    ? *p.alone
-                    : (p.factor * static_cast<double>(o) + p.offset) / p.divisor;
+    double at =
+        p.resized == 1 && p.alone
+            ? *p.alone
+            : (p.factor * static_cast<double>(o) + p.offset) / p.divisor;
     // Positions far outside are all the same; NaN counts as one.
     at = at >= -1e6 ? std::min(at, length + 1e6) : -1e6;
     taps.outside.push_back(s.coordinates == "tf_crop_and_resize" &&
@@ -188,7 +142,7 @@ int64_t repetitions(ArrayRef<int64_t> index, int64_t size) {
   return times;
 }
 
-Value resizeDim(Node &n, Value x, int64_t axis, const Settings &s,
+Value resizeDim(Node &n, Value x, int64_t axis, const ResizeSettings &s,
                 const Taps &taps) {
   if (s.mode == "nearest") { // one element each
     std::vector<int64_t> index;
@@ -206,16 +160,16 @@ Value resizeDim(Node &n, Value x, int64_t axis, const Settings &s,
     Value part = gatherAt(n, x, axis, taps.index[k]);
     if (!part)
       return {};
-    part = n.mul(part, n.broadcastAt(vectorOf(n, taps.weight[k],
-                                              ts::elementTypeOf(x)),
-                                     {axis}, ts::dimsOf(part)));
+    part = n.mul(
+        part, n.broadcastAt(vectorOf(n, taps.weight[k], ts::elementTypeOf(x)),
+                            {axis}, ts::dimsOf(part)));
     sum = sum ? n.add(sum, part) : part;
   }
   return sum;
 }
 
 /// Whether every element of a dim comes `scale` times.
-bool repeats(const Settings &s, double scale) {
+bool repeats(const ResizeSettings &s, double scale) {
   if (scale < 1 || scale != std::floor(scale) || s.mode != "nearest")
     return false;
   if (s.coordinates == "asymmetric")
@@ -239,105 +193,59 @@ std::optional<Dim> scaled(Dim in, double scale) {
   return (in * mantissa).floorDiv(in.like(int64_t(1) << shift));
 }
 
-/// A float64 scalar of the graph, with the operators of a number.
-struct Scalar {
-  Node *n = nullptr;
-  Value value;
-
-  Scalar operator+(Scalar y) const { return {n, n->add(value, y.value)}; }
-  Scalar operator-(Scalar y) const { return {n, n->sub(value, y.value)}; }
-  Scalar operator*(Scalar y) const { return {n, n->mul(value, y.value)}; }
-  Scalar operator/(Scalar y) const { return {n, n->div(value, y.value)}; }
-};
-
-/// A dim of a size that is known at run time only: positions and weights are
-/// computed then. `scale` 0: out / in.
-Value resizeSymbolicDim(Node &n, Value x, int64_t axis, const Settings &s,
-                        Dim out, double scale) {
-  Type f64 = n.b.getF64Type(), i64 = n.b.getI64Type();
-  Dim in = ts::dimOf(x, axis);
-  auto number = [&](double value) { return Scalar{&n, n.scalar(value, f64)}; };
-  Scalar inSize{&n, n.sizeScalar(in, f64)}, outSize{&n, n.sizeScalar(out, f64)};
-  Scale<Scalar> factors{scale != 0 ? number(scale) : outSize,
-                      scale != 0 ? number(1) : inSize};
-  Positions<Scalar> p = positionsOf(s.coordinates, inSize, outSize, factors,
-                                    scale == 0, 0, 1, number);
-  Value to = n.makeAs<ts::IotaOp>(n.type({out}, f64), uint64_t(0));
-  Value at = n.div(n.add(n.mul(to, p.factor.value), p.offset.value),
-                   p.divisor.value);
-  if (p.alone)
-    at = n.select(n.compare(ts::ComparePredicate::eq, p.resized.value,
-                            n.scalar(1, f64)),
-                  n.broadcastTo(p.alone->value, {out}), at);
-  Value length = inSize.value;
-  at = n.binary<ts::MaxOp>(at, n.scalar(-1e6, f64));
-  at = n.binary<ts::MinOp>(at, n.add(length, 1e6));
-
-  Value last = n.add(length, -1.0), zero = n.scalar(0, f64);
-  auto element = [&](Value position) {
-    Value inside =
-        n.binary<ts::MaxOp>(n.binary<ts::MinOp>(position, last), zero);
-    return n.make<ts::GatherOp>(x, n.convert(inside, i64), uint64_t(axis));
+/// By the inputs that Resize has since opset 11.
+LogicalResult resizeAtRunTime(Node &n, const ResizeSettings &s,
+                              ArrayRef<int64_t> axes) {
+  auto filled = [&](size_t i) -> Value {
+    bool given = n.has(i) && !ts::elementCount(n[i].getType()).isConstant(0);
+    return given ? n[i] : Value();
   };
-  if (s.mode == "nearest") {
-    if (s.nearest == "floor")
-      return element(n.make<ts::FloorOp>(at));
-    if (s.nearest == "ceil")
-      return element(n.make<ts::CeilOp>(at));
-    return element(s.nearest == "round_prefer_floor"
-                       ? n.make<ts::CeilOp>(n.add(at, -0.5))
-                       : n.make<ts::FloorOp>(n.add(at, 0.5)));
-  }
-  Value left = n.make<ts::FloorOp>(at), ratio = n.sub(at, left);
-  // The weights of `cubicWeight` at a distance below 1, and below 2.
-  auto near = [&](Value d) {
-    return n.add(
-        n.mul(n.mul(n.add(n.mul(d, s.cubic + 2), -(s.cubic + 3)), d), d), 1.0);
-  };
-  auto far = [&](Value d) {
-    double a = s.cubic;
-    Value inner = n.add(n.mul(n.add(n.mul(d, a), -5 * a), d), 8 * a);
-    return n.add(n.mul(inner, d), -4 * a);
-  };
-  Value rest = n.sub(n.scalar(1, f64), ratio);
-  struct Tap {
-    double offset;
-    Value weight;
-  };
-  SmallVector<Tap> taps;
-  if (s.mode == "linear")
-    taps = {{0, rest}, {1, ratio}};
-  else
-    taps = {{-1, far(n.add(ratio, 1.0))},
-            {0, near(ratio)},
-            {1, near(rest)},
-            {2, far(n.add(rest, 1.0))}};
-  if (s.excludeOutside) {
-    Value total;
-    for (Tap &tap : taps) {
-      Value position = n.add(left, tap.offset);
-      Value inside = n.binary<ts::AndOp>(
-          n.compare(ts::ComparePredicate::ge, position, zero),
-          n.compare(ts::ComparePredicate::le, position, last));
-      tap.weight = n.select(inside, tap.weight, n.splatLike(0, to));
-      total = total ? n.add(total, tap.weight) : tap.weight;
-    }
-    for (Tap &tap : taps)
-      tap.weight = n.div(tap.weight, total);
-  }
-  Value sum;
-  for (const Tap &tap : taps) {
-    Value part = element(n.add(left, tap.offset));
-    Value weight = n.convert(tap.weight, ts::elementTypeOf(x));
-    if (!part || !weight)
-      return {};
-    part = n.mul(part, n.broadcastAt(weight, {axis}, ts::dimsOf(part)));
-    sum = sum ? n.add(sum, part) : part;
-  }
-  return sum;
+  Value scales = filled(2);
+  return resizeAtRunTime(n, s, axes, scales, scales ? Value() : filled(3),
+                         s.coordinates == "tf_crop_and_resize" ? filled(1)
+                                                               : Value());
 }
 
-LogicalResult resize(Node &n, const Settings &s, ArrayRef<int64_t> axes,
+/// A dim's positions without a source, as a mask of the whole.
+Value maskOf(Node &n, const std::vector<bool> &outside, int64_t axis,
+             int64_t rank) {
+  SmallVector<bool> flags(outside.begin(), outside.end());
+  auto count = static_cast<int64_t>(flags.size());
+  Value mask = n.constant(DenseElementsAttr::get(
+      RankedTensorType::get({count}, n.b.getI1Type()), flags));
+  SmallVector<Dim> dims(rank, n.dim(1));
+  dims[axis] = n.dim(count);
+  return n.reshape(mask, dims);
+}
+
+/// The scale of all dims where they keep their aspect ratio.
+struct Common : std::optional<Scale<int64_t>> {
+  bool isSymbolic = false; ///< it is known at run time only
+};
+
+Common commonScale(Node &n, ArrayRef<int64_t> axes, ArrayRef<Dim> sizes) {
+  Common common;
+  bool takesLeast =
+      n.text("keep_aspect_ratio_policy", "stretch") == "not_larger";
+  for (auto [axis, size] : llvm::zip(axes, sizes)) {
+    std::optional<int64_t> in = ts::dimOf(n[0], axis).asConstant(),
+                           to = size.asConstant();
+    // Products of larger ones are no 64-bit numbers.
+    constexpr int64_t most = 1 << 30;
+    if (!in || !to || *in > most || *to < 0 || *to > most) {
+      common.isSymbolic = true;
+      return common;
+    }
+    if (*in < 1)
+      continue;
+    bool smaller = common && *to * common->from < common->to * *in;
+    if (!common || smaller == takesLeast)
+      common.emplace(Scale<int64_t>{*to, *in});
+  }
+  return common;
+}
+
+LogicalResult resize(Node &n, const ResizeSettings &s, ArrayRef<int64_t> axes,
                      ArrayRef<double> scales, ArrayRef<Dim> sizes,
                      ArrayRef<double> roi) {
   size_t count = axes.size();
@@ -350,25 +258,13 @@ LogicalResult resize(Node &n, const Settings &s, ArrayRef<int64_t> axes,
   Type element = ts::elementTypeOf(x);
   if (s.mode != "nearest" && !isa<FloatType>(element))
     x = n.convert(x, n.b.getF32Type());
-  // A common scale keeps the aspect ratio.
-  std::string policy = n.text("keep_aspect_ratio_policy", "stretch");
-  std::optional<Scale<int64_t>> common;
   Value outside; // positions without a source
-  for (size_t i = 0; i < count && sizes.size(); ++i) {
-    std::optional<int64_t> in = ts::dimOf(x, axes[i]).asConstant(),
-                           to = sizes[i].asConstant();
-    if (policy == "stretch")
-      break;
-    if (!in || !to)
-      return n.unsupported("a symbolic dim that keeps its aspect ratio");
-    if (*in < 1)
-      continue;
-    if (*in > (1 << 30) || *to < 0 || *to > (1 << 30))
-      return n.unsupported("a size above 2^30 that keeps its aspect ratio");
-    bool smaller = common && *to * common->from < common->to * *in;
-    if (!common || smaller == (policy == "not_larger"))
-      common = {*to, *in};
-  }
+  Common common;
+  if (!sizes.empty() &&
+      n.text("keep_aspect_ratio_policy", "stretch") != "stretch")
+    common = commonScale(n, axes, sizes);
+  if (common.isSymbolic)
+    return resizeAtRunTime(n, s, axes);
   for (size_t i = 0; i < count; ++i) {
     if (!x)
       return failure();
@@ -395,11 +291,14 @@ LogicalResult resize(Node &n, const Settings &s, ArrayRef<int64_t> axes,
         continue;
       }
       std::optional<Dim> out = wanted ? wanted : scaled(size, scale);
-      if (!out || whole || s.antialias)
-        return n.unsupported(
-            "resizing a symbolic dim with antialias, by tf_crop_and_resize, or "
-            "by a scale of more than 24 bits");
-      x = resizeSymbolicDim(n, x, axis, s, *out, scale);
+      if (!out || whole || s.antialias) {
+        if (n.has(2) || n.has(3))
+          return resizeAtRunTime(n, s, axes);
+        return n.unsupported("resizing a symbolic dim by a scale of more than "
+                             "24 bits");
+      }
+      x = resizeSymbolicDim(n, x, axis, s,
+                            RuntimeResize::of(n, size, *out, scale), nullptr);
       continue;
     }
     if (*in < 1)
@@ -429,27 +328,23 @@ LogicalResult resize(Node &n, const Settings &s, ArrayRef<int64_t> axes,
       return n.fail("has a size of " + Twine(out), "give a size");
     if (out > mostConstantPositions) {
       if (whole || s.antialias || common)
-        return n.unsupported(
-            "a size above 65536 with antialias, by "
-            "tf_crop_and_resize or that keeps its aspect ratio");
+        return resizeAtRunTime(n, s, axes);
       x = repeats(s, scale) && out % *in == 0
               ? repeatDim(n, x, axis, out / *in)
-              : resizeSymbolicDim(n, x, axis, s, n.dim(out),
-                                  scales.empty() ? 0 : scale);
+              : resizeSymbolicDim(n, x, axis, s,
+                                  RuntimeResize::of(n, size, n.dim(out),
+                                                    scales.empty() ? 0 : scale),
+                                  nullptr);
       continue;
     }
-    double from = roi.empty() ? 0 : roi[i], to = roi.empty() ? 1 : roi[i + count];
+    double from = roi.empty() ? 0 : roi[i],
+           to = roi.empty() ? 1 : roi[i + count];
     if (s.antialias && s.mode != "nearest" && scale < 1.0 / 16)
-      return n.unsupported("shrinking by more than 16 with antialias");
+      return resizeAtRunTime(n, s, axes); // not a gather for each tap
     Taps taps = tapsOf(s, *in, out, ratio, scales.empty() && !common, from, to);
     x = resizeDim(n, x, axis, s, taps);
     if (x && llvm::is_contained(taps.outside, true)) {
-      SmallVector<bool> flags(taps.outside.begin(), taps.outside.end());
-      Value mask = n.constant(DenseElementsAttr::get(
-          RankedTensorType::get({out}, n.b.getI1Type()), flags));
-      SmallVector<Dim> dims(ts::rankOf(x), n.dim(1));
-      dims[axis] = n.dim(out);
-      mask = n.reshape(mask, dims);
+      Value mask = maskOf(n, taps.outside, axis, ts::rankOf(x));
       outside = outside ? n.binary<ts::OrOp>(outside, mask) : mask;
     }
   }
@@ -459,7 +354,7 @@ LogicalResult resize(Node &n, const Settings &s, ArrayRef<int64_t> axes,
 }
 
 LogicalResult importResize(Node &n) {
-  Settings s;
+  ResizeSettings s;
   s.mode = n.text("mode", "nearest");
   s.coordinates = n.text("coordinate_transformation_mode", "half_pixel");
   s.nearest = n.text("nearest_mode", "round_prefer_floor");
@@ -476,20 +371,30 @@ LogicalResult importResize(Node &n) {
   auto filled = [&](size_t i) {
     return n.has(i) && !ts::elementCount(n[i].getType()).isConstant(0);
   };
+  if (!filled(2) && !filled(3))
+    return n.fail("has neither scales nor sizes", "give one of them");
+  if (n.failed())
+    return failure();
+  bool cropped = filled(1) && s.coordinates == "tf_crop_and_resize";
+  auto isConstant = [&](size_t i) {
+    return n[i].getDefiningOp<ts::ConstantOp>() != nullptr;
+  };
+  if (filled(2) ? !isConstant(2) : !isKnown(n, n[3]))
+    return resizeAtRunTime(n, s, axes);
+  if (cropped && !isConstant(1))
+    return resizeAtRunTime(n, s, axes);
   if (filled(2)) {
     std::optional<SmallVector<double>> given = n.realNumbers(n[2], "scales");
     if (!given)
       return failure();
     scales = *given;
-  } else if (filled(3)) {
+  } else {
     std::optional<SmallVector<Dim>> given = n.sizes(n[3], "sizes");
     if (!given)
       return failure();
     sizes = *given;
-  } else {
-    return n.fail("has neither scales nor sizes", "give one of them");
   }
-  if (filled(1) && s.coordinates == "tf_crop_and_resize") {
+  if (cropped) {
     std::optional<SmallVector<double>> given = n.realNumbers(n[1], "roi");
     if (!given)
       return failure();
@@ -505,7 +410,7 @@ LogicalResult importResize(Node &n) {
 
 /// Resize of opset 10, and Upsample: nearest rounds down, coordinates scale.
 LogicalResult importOldResize(Node &n) {
-  Settings s;
+  ResizeSettings s;
   s.mode = n.text("mode", "nearest");
   if (s.mode == "bilinear" || s.mode == "trilinear")
     s.mode = "linear";
@@ -514,6 +419,9 @@ LogicalResult importOldResize(Node &n) {
   s.coordinates = "asymmetric";
   s.nearest = "floor";
   SmallVector<double> scales = n.reals("scales");
+  auto axes = llvm::to_vector(llvm::seq<int64_t>(0, ts::rankOf(n[0])));
+  if (n.has(1) && !n[1].getDefiningOp<ts::ConstantOp>())
+    return resizeAtRunTime(n, s, axes, n[1], {}, {});
   if (n.has(1)) {
     std::optional<SmallVector<double>> given = n.realNumbers(n[1], "scales");
     if (!given)
@@ -522,14 +430,13 @@ LogicalResult importOldResize(Node &n) {
   }
   if (n.failed())
     return failure();
-  auto axes = llvm::to_vector(llvm::seq<int64_t>(0, ts::rankOf(n[0])));
   return resize(n, s, axes, scales, {}, {});
 }
 
 /// grid[n, y, x] = theta[n] * (x, y, 1) for coordinates from -1 to 1; with a
 /// depth theta[n] * (x, y, z, 1).
 LogicalResult importAffineGrid(Node &n) {
-  std::optional<SmallVector<Dim>> size = n.sizes(n[1], "the size");
+  std::optional<SmallVector<Dim>> size = sizesOrSymbols(n, n[1], "the size");
   if (!size)
     return failure();
   int64_t spatial = static_cast<int64_t>(size->size()) - 2;

@@ -1,6 +1,6 @@
 // Sequences and optionals: they exist while a model is imported and are gone
 // from what is compiled.
-#include "frontends/onnx/Node.h"
+#include "frontends/onnx/RuntimeSizes.h"
 
 using namespace mlir;
 
@@ -145,7 +145,7 @@ LogicalResult importSplit(Node &n) {
   SmallVector<Dim> dims = ts::dimsOf(n[0]), parts;
   bool drop = !n.has(1) && !n.flag("keepdims", true);
   if (n.has(1) && ts::rankOf(n[1]) == 1) {
-    auto sizes = n.sizes(n[1], "the sizes of the parts");
+    auto sizes = sizesOrSymbols(n, n[1], "the sizes of the parts");
     if (!sizes)
       return failure();
     parts = *sizes;

@@ -1,5 +1,5 @@
 // Ops that give the same elements other dims, and ops on dims themselves.
-#include "frontends/onnx/Node.h"
+#include "frontends/onnx/RuntimeSizes.h"
 
 using namespace mlir;
 
@@ -23,11 +23,34 @@ LogicalResult importShape(Node &n) {
 }
 
 LogicalResult importSize(Node &n) {
-  return n.out(n.sizeScalar(ts::elementCount(n[0].getType()),
-                            n.b.getI64Type()));
+  return n.out(
+      n.sizeScalar(ts::elementCount(n[0].getType()), n.b.getI64Type()));
+}
+
+/// A shape that is known at run time only, with what 0 and -1 mean.
+LogicalResult reshapeAtRunTime(Node &n, int64_t length) {
+  using P = ts::ComparePredicate;
+  Type i64 = n.b.getI64Type();
+  SmallVector<Dim> own = ts::dimsOf(n[0]);
+  own.resize(std::max<size_t>(length, own.size()), n.dim(0));
+  Value shape = asList(n, n[1]), one = n.integerScalar(1, i64),
+        open = n.compare(P::eq, shape, n.integerScalar(-1, i64));
+  if (!n.flag("allowzero", false))
+    shape =
+        n.select(n.compare(P::eq, shape, n.integerScalar(0, i64)),
+                 n.sizesTensor(ArrayRef<Dim>(own).take_front(length)), shape);
+  Value known =
+      n.reduce(ts::ReduceKind::mul, n.select(open, one, shape), {0}, false);
+  Value count = n.sizeScalar(ts::elementCount(n[0].getType()), i64);
+  Value rest = n.div(count, n.binary<ts::MaxOp>(known, one));
+  shape = n.select(open, rest, shape);
+  return n.out(n.reshape(n[0], symbolsOf(n, shape, length, "reshaped")));
 }
 
 LogicalResult importReshape(Node &n) {
+  if (std::optional<int64_t> length = lengthOf(n[1]);
+      !isKnown(n, n[1]) && length && *length <= 32)
+    return reshapeAtRunTime(n, *length);
   std::optional<SmallVector<Dim>> shape = n.sizes(n[1], "the shape");
   if (!shape)
     return failure();
@@ -82,14 +105,24 @@ LogicalResult importFlatten(Node &n) {
   if (axis < 0)
     axis += rank;
   ArrayRef<Dim> all = dims;
-  return n.out(n.reshape(
-      n[0], {ts::product(n.importer.context, all.take_front(axis)),
-             ts::product(n.importer.context, all.drop_front(axis))}));
+  return n.out(
+      n.reshape(n[0], {ts::product(n.importer.context, all.take_front(axis)),
+                       ts::product(n.importer.context, all.drop_front(axis))}));
 }
 
 LogicalResult importSqueeze(Node &n) {
   SmallVector<Dim> dims = ts::dimsOf(n[0]), result, checked = dims;
   SmallVector<int64_t> axes;
+  if (!isKnown(n, n[1])) {
+    auto rank = static_cast<int64_t>(dims.size());
+    auto listed = RuntimeAxes::of(n, n[1], rank);
+    if (!listed)
+      return failure();
+    // Dims that are taken away are 1: the count of elements says so.
+    return n.out(
+        n.reshape(n[0], symbolsOf(n, listed->without(n, n.sizesTensor(dims)),
+                                  rank - listed->count(), "kept")));
+  }
   if (n.has(1)) {
     std::optional<SmallVector<int64_t>> given = n.numbers(n[1], "axes");
     if (!given)
@@ -118,15 +151,36 @@ LogicalResult importSqueeze(Node &n) {
       continue;
     }
     if (dim.asConstant() && !dim.isConstant(1))
-      return n.fail("dim " + Twine(i) + " of " +
-                        ts::shapeText(n[0].getType()) + " is not 1",
+      return n.fail("dim " + Twine(i) + " of " + ts::shapeText(n[0].getType()) +
+                        " is not 1",
                     "squeeze dims of size 1 only");
     checked[i] = n.dim(1);
   }
   return n.out(n.reshape(n.castDims(n[0], checked), result));
 }
 
+/// Unsqueeze by axes that are known at run time only.
+LogicalResult unsqueezeAtRunTime(Node &n, int64_t count) {
+  Type i64 = n.b.getI64Type();
+  SmallVector<Dim> dims = ts::dimsOf(n[0]);
+  auto rank = static_cast<int64_t>(dims.size()) + count;
+  auto axes = RuntimeAxes::of(n, n[1], rank);
+  if (!axes)
+    return failure();
+  // Where the dims in front of an axis are counted, each finds its own.
+  dims.push_back(n.dim(1));
+  Value kept = n.convert(n.make<ts::NotOp>(axes->isListed()), i64);
+  Value from = n.make<ts::ScanOp>(ts::ReduceKind::add, kept, uint64_t(0),
+                                  /*exclusive=*/true, /*reverse=*/false);
+  Value sizes = n.make<ts::GatherOp>(n.sizesTensor(dims), from, uint64_t(0));
+  sizes = n.select(axes->isListed(), n.integerScalar(1, i64), sizes);
+  return n.out(n.reshape(n[0], symbolsOf(n, sizes, rank, "expanded")));
+}
+
 LogicalResult importUnsqueeze(Node &n) {
+  if (std::optional<int64_t> count = n.has(1) ? lengthOf(n[1]) : std::nullopt;
+      count && !isKnown(n, n[1]))
+    return unsqueezeAtRunTime(n, *count);
   std::optional<SmallVector<int64_t>> given;
   if (n.has(1))
     given = n.numbers(n[1], "axes");
@@ -192,7 +246,7 @@ LogicalResult importSplit(Node &n) {
   auto count = static_cast<int64_t>(n.resultCount());
   SmallVector<Dim> parts;
   if (n.has(1)) {
-    std::optional<SmallVector<Dim>> given = n.sizes(n[1], "split");
+    std::optional<SmallVector<Dim>> given = sizesOrSymbols(n, n[1], "split");
     if (!given)
       return failure();
     parts = *given;
@@ -210,8 +264,8 @@ LogicalResult importSplit(Node &n) {
   } else {
     int64_t chunks = n.integer("num_outputs", count);
     if (chunks != count || count < 1)
-      return n.fail("num_outputs is " + Twine(chunks) + " for " +
-                        Twine(count) + " results",
+      return n.fail("num_outputs is " + Twine(chunks) + " for " + Twine(count) +
+                        " results",
                     "make them equal");
     // The last part takes what is left.
     Dim chunk = size.ceilDiv(n.dim(count));
@@ -237,20 +291,51 @@ LogicalResult importSplit(Node &n) {
   return mlir::success();
 }
 
+/// Expand to a shape that is known at run time only.
+LogicalResult expandAtRunTime(Node &n, int64_t length) {
+  Type i64 = n.b.getI64Type();
+  SmallVector<Dim> own = ts::dimsOf(n[0]);
+  if (length < static_cast<int64_t>(own.size())) { // the shape broadcasts, too
+    Value more = n.sizesTensor(
+        SmallVector<Dim>(own.size() - static_cast<size_t>(length), n.dim(1)));
+    Value shape =
+        n.make<ts::ConcatOp>(ValueRange{more, asList(n, n[1])}, int64_t(0));
+    n.operands[1] = shape;
+    length = static_cast<int64_t>(own.size());
+  }
+  own.insert(own.begin(), static_cast<size_t>(length) - own.size(), n.dim(1));
+  Value shape = asList(n, n[1]);
+  shape = n.select(
+      n.compare(ts::ComparePredicate::eq, shape, n.integerScalar(1, i64)),
+      n.sizesTensor(own), shape);
+  SmallVector<Dim> dims = symbolsOf(n, shape, length, "expanded");
+  // What is no 1 stays as it is.
+  for (auto [dim, mine] : llvm::zip(dims, own))
+    if (mine.asConstant() && !mine.isConstant(1)) {
+      ts::CheckOp::create(n.b, n.loc, dim.attr(), ts::ComparePredicate::eq,
+                          mine.attr(), "cannot broadcast to this shape");
+      dim = mine;
+    }
+  return n.out(n.broadcastTo(n[0], dims));
+}
+
 LogicalResult importExpand(Node &n) {
-  std::optional<SmallVector<Dim>> shape = n.sizes(n[1], "the shape");
+  if (std::optional<int64_t> length = lengthOf(n[1]);
+      !isKnown(n, n[1]) && length && *length <= 32)
+    return expandAtRunTime(n, *length);
+  std::optional<SmallVector<Dim>> shape = sizesOrSymbols(n, n[1], "the shape");
   if (!shape)
     return failure();
   for (Dim dim : *shape)
     if (std::optional<int64_t> number = dim.asConstant(); number && *number < 0)
       return n.fail("the shape holds " + Twine(*number),
                     "give sizes; 1 keeps a dim");
-  return n.out(n.broadcastTo(
-      n[0], n.broadcastDims({ts::dimsOf(n[0]), *shape})));
+  return n.out(
+      n.broadcastTo(n[0], n.broadcastDims({ts::dimsOf(n[0]), *shape})));
 }
 
 LogicalResult importTile(Node &n) {
-  std::optional<SmallVector<Dim>> repeats = n.sizes(n[1], "repeats");
+  std::optional<SmallVector<Dim>> repeats = sizesOrSymbols(n, n[1], "repeats");
   if (!repeats)
     return failure();
   SmallVector<Dim> dims = ts::dimsOf(n[0]), wide, result;
@@ -289,9 +374,8 @@ LogicalResult importDepthToSpace(Node &n) {
                   "correct the blocksize");
   Dim s = n.dim(block);
   bool crd = n.text("mode", "DCR") == "CRD";
-  Value split =
-      crd ? n.reshape(n[0], {d[0], *channels, s, s, d[2], d[3]})
-          : n.reshape(n[0], {d[0], s, s, *channels, d[2], d[3]});
+  Value split = crd ? n.reshape(n[0], {d[0], *channels, s, s, d[2], d[3]})
+                    : n.reshape(n[0], {d[0], s, s, *channels, d[2], d[3]});
   Value moved = crd ? n.transpose(split, {0, 1, 4, 2, 5, 3})
                     : n.transpose(split, {0, 3, 4, 1, 5, 2});
   return n.out(n.reshape(moved, {d[0], *channels, d[2] * s, d[3] * s}));

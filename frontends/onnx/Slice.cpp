@@ -1,5 +1,5 @@
 // Parts of tensors: Slice, Pad.
-#include "frontends/onnx/Node.h"
+#include "frontends/onnx/RuntimeSizes.h"
 
 using namespace mlir;
 
@@ -48,31 +48,101 @@ std::optional<Dim> resolve(Node &n, Dim index, Dim size, Dim low, Dim high) {
   return smaller(larger(index, low), high);
 }
 
-/// Where the data says from where to where: how many that are is a fresh
-/// symbol. Steps are 1.
-LogicalResult sliceByData(Node &n, ArrayRef<int64_t> axes) {
+/// One dim from `start` to `end` by `step`, 0-D tensors as ONNX gives them: how
+/// many elements that are is a fresh symbol.
+Value sliceAtRunTime(Node &n, Value x, int64_t axis, Value start, Value end,
+                     Value step) {
   using P = ts::ComparePredicate;
   Type i64 = n.b.getI64Type();
-  Value x = n[0], zero = n.integerScalar(0, i64);
-  std::optional<SmallVector<Dim>> starts = n.importer.sizes(n[1]);
+  auto number = [&](int64_t value) { return n.integerScalar(value, i64); };
+  auto clamp = [&](Value value, Value low, Value high) {
+    return n.binary<ts::MinOp>(n.binary<ts::MaxOp>(value, low), high);
+  };
+  Value zero = number(0), one = number(1);
+  Value size = n.sizeScalar(ts::dimOf(x, axis), i64), last = n.sub(size, one);
+  auto fromFront = [&](Value index) {
+    return n.select(n.compare(P::lt, index, zero), n.add(index, size), index);
+  };
+  step = clamp(step, number(-endless), number(endless));
+  Value forward = n.compare(P::gt, step, zero);
+  Value low = n.select(forward, zero, number(-1)),
+        high = n.select(forward, size, last);
+  start = clamp(fromFront(start), zero, high);
+  end = clamp(fromFront(end), low, high);
+  Value distance = n.binary<ts::MaxOp>(
+      n.select(forward, n.sub(end, start), n.sub(start, end)), zero);
+  Value length = n.make<ts::AbsOp>(step);
+  Dim stride = n.bindSize(length, "step");
+  ts::CheckOp::create(n.b, n.loc, stride.attr(), P::ge, n.dim(1).attr(),
+                      "has a step of 0");
+  length = n.binary<ts::MaxOp>(length, one);
+  Dim count =
+      n.bindSize(n.div(n.add(distance, n.sub(length, one)), length), "slice");
+  Value index = n.makeAs<ts::IotaOp>(n.type({count}, i64), uint64_t(0));
+  return n.make<ts::GatherOp>(x, n.add(n.mul(index, step), start),
+                              uint64_t(axis));
+}
+
+/// One dim from `start` to `end`, step by step.
+Value sliceByData(Node &n, Value x, int64_t axis, Value start, Value end) {
+  Type i64 = n.b.getI64Type();
+  Value zero = n.integerScalar(0, i64),
+        whole = n.sizeScalar(ts::dimOf(x, axis), i64);
+  auto bound = [&](Value index) {
+    index = n.select(n.compare(ts::ComparePredicate::lt, index, zero),
+                     n.add(index, whole), index);
+    return n.binary<ts::MaxOp>(n.binary<ts::MinOp>(index, whole), zero);
+  };
+  Value from = bound(start), to = bound(end);
+  Dim count = n.bindSize(n.binary<ts::MaxOp>(n.sub(to, from), zero), "slice");
+  std::optional<SmallVector<Dim>> known = n.importer.sizes(start);
+  if (known && known->front().isConstant(0))
+    return n.sliceDim(x, axis, n.dim(0), count);
+  Value index = n.makeAs<ts::IotaOp>(n.type({count}, i64), uint64_t(0));
+  return n.make<ts::GatherOp>(x, n.add(index, from), uint64_t(axis));
+}
+
+/// Slice whose starts, ends, axes or steps are known at run time only.
+LogicalResult sliceAtRunTime(Node &n) {
+  std::optional<int64_t> listed = lengthOf(n[1]);
+  SmallVector<Dim> dims = ts::dimsOf(n[0]);
+  auto rank = static_cast<int64_t>(dims.size());
+  if (!listed || *listed > rank || lengthOf(n[2]) != listed ||
+      (n.has(3) && lengthOf(n[3]) != listed) ||
+      (n.has(4) && lengthOf(n[4]) != listed))
+    return n.unsupported("starts, ends, axes or steps depend on data and have "
+                         "no common length that is known");
+  Value starts = asList(n, n[1]), ends = asList(n, n[2]),
+        steps = asList(n, n[4]), x = n[0];
+  if (!isKnown(n, n[3])) {
+    auto axes = RuntimeAxes::of(n, n[3], rank);
+    if (!axes)
+      return failure();
+    Value zeros = n.sizesTensor(SmallVector<Dim>(rank, n.dim(0))),
+          ones = n.sizesTensor(SmallVector<Dim>(rank, n.dim(1)));
+    starts = axes->spread(n, starts, zeros);
+    ends = axes->spread(n, ends, n.sizesTensor(dims));
+    steps = steps ? axes->spread(n, steps, ones) : ones;
+    for (int64_t d = 0; d < rank; ++d)
+      x = sliceAtRunTime(n, x, d, elementOf(n, starts, d),
+                         elementOf(n, ends, d), elementOf(n, steps, d));
+    return n.out(x);
+  }
+  SmallVector<int64_t> axes = llvm::to_vector(llvm::seq<int64_t>(0, *listed));
+  if (n.has(3))
+    axes = *n.numbers(n[3], "axes");
+  std::optional<SmallVector<Dim>> by;
+  if (steps)
+    by = n.importer.sizes(steps);
   for (auto [i, axis] : llvm::enumerate(axes)) {
-    Dim size = ts::dimOf(x, axis);
-    auto bound = [&, at = n.dim(static_cast<int64_t>(i))](Value list) {
-      Value index =
-          n.reshape(n.sliceDim(n.convert(list, i64), 0, at, n.dim(1)), {});
-      Value whole = n.sizeScalar(size, i64);
-      index =
-          n.select(n.compare(P::lt, index, zero), n.add(index, whole), index);
-      return n.binary<ts::MaxOp>(n.binary<ts::MinOp>(index, whole), zero);
-    };
-    Value from = bound(n[1]), to = bound(n[2]);
-    Dim count = n.bindSize(n.binary<ts::MaxOp>(n.sub(to, from), zero), "slice");
-    if (starts && (*starts)[i].isConstant(0)) {
-      x = n.sliceDim(x, axis, n.dim(0), count);
-    } else {
-      Value index = n.makeAs<ts::IotaOp>(n.type({count}, i64), uint64_t(0));
-      x = n.make<ts::GatherOp>(x, n.add(index, from), uint64_t(axis));
-    }
+    int64_t d = n.normalAxis(axis, rank);
+    if (n.failed())
+      return failure();
+    auto at = static_cast<int64_t>(i);
+    Value start = elementOf(n, starts, at), end = elementOf(n, ends, at);
+    x = steps && !(by && (*by)[i].isConstant(1))
+            ? sliceAtRunTime(n, x, d, start, end, elementOf(n, steps, at))
+            : sliceByData(n, x, d, start, end);
     if (!x)
       return failure();
   }
@@ -80,10 +150,13 @@ LogicalResult sliceByData(Node &n, ArrayRef<int64_t> axes) {
 }
 
 LogicalResult importSlice(Node &n) {
+  if (n.has(1) && !(isKnown(n, n[1]) && isKnown(n, n[2]) && isKnown(n, n[3]) &&
+                    isKnown(n, n[4])))
+    return sliceAtRunTime(n);
   std::optional<SmallVector<Dim>> starts, ends;
   if (n.has(1)) {
-    starts = n.importer.sizes(n[1]);
-    ends = n.importer.sizes(n[2]);
+    starts = n.sizes(n[1], "starts");
+    ends = n.sizes(n[2], "ends");
   } else { // until opset 9
     auto asDims = [&](StringRef name) {
       return llvm::map_to_vector(n.integers(name),
@@ -92,19 +165,10 @@ LogicalResult importSlice(Node &n) {
     starts = asDims("starts");
     ends = asDims("ends");
   }
-  int64_t rank = ts::rankOf(n[0]), listed = rank;
-  bool known = starts && ends;
-  if (known) {
-    listed = static_cast<int64_t>(starts->size());
-  } else {
-    std::optional<int64_t> length;
-    if (ts::rankOf(n[1]) == 1 && ts::rankOf(n[2]) == 1)
-      length = ts::dimOf(n[1], 0).asConstant();
-    if (!length || *length > rank || !ts::dimOf(n[2], 0).isConstant(*length))
-      return n.unsupported("starts or ends depend on data and have no known "
-                           "length");
-    listed = *length;
-  }
+  if (!starts || !ends)
+    return failure();
+  int64_t rank = ts::rankOf(n[0]);
+  auto listed = static_cast<int64_t>(starts->size());
   SmallVector<int64_t> axes = llvm::to_vector(llvm::seq<int64_t>(0, listed)),
                        steps(listed, 1);
   if (n.hasAttr("axes"))
@@ -122,19 +186,9 @@ LogicalResult importSlice(Node &n) {
     steps = *given;
   }
   if (axes.size() != static_cast<size_t>(listed) ||
-      steps.size() != axes.size() || (known && ends->size() != starts->size()))
+      steps.size() != axes.size() || ends->size() != starts->size())
     return n.fail("starts, ends, axes and steps differ in length",
                   "give one of each an axis");
-  if (!known) {
-    for (int64_t &axis : axes)
-      axis = n.normalAxis(axis, rank);
-    if (n.failed())
-      return failure();
-    if (llvm::any_of(steps, [](int64_t step) { return step != 1; }))
-      return n.unsupported("starts or ends depend on data, with another step "
-                           "than 1");
-    return sliceByData(n, axes);
-  }
   SmallVector<Dim> dims = ts::dimsOf(n[0]), from(rank, n.dim(0));
   SmallVector<int64_t> by(rank, 1);
   llvm::SmallDenseSet<int64_t> seen;
@@ -154,10 +208,8 @@ LogicalResult importSlice(Node &n) {
     std::optional<Dim> start = resolve(n, (*starts)[i], size,
                                        forward ? low : zero, high),
                        end = resolve(n, (*ends)[i], size, low, high);
-    if (!start || !end)
-      return n.unsupported("cannot tell whether " +
-                           (start ? (*ends)[i] : (*starts)[i]).str() +
-                           " counts from the end");
+    if (!start || !end) // the sign of one says where it counts from
+      return sliceAtRunTime(n);
     Dim distance = forward ? *end - *start : *start - *end;
     Dim count = larger(distance.ceilDiv(n.dim(std::abs(step))), zero);
     dims[axis] = count;
@@ -177,7 +229,85 @@ LogicalResult importSlice(Node &n) {
                             ts::dimArray(n.importer.context, from), by));
 }
 
+/// What a Pad has beside its pads.
+struct Padding {
+  ts::PadMode mode;
+  SmallVector<Dim> low, high; ///< none negative
+};
+
+/// Pads `x`, of which negative pads have been cut off.
+LogicalResult pad(Node &n, Value x, const Padding &p) {
+  if (!x)
+    return failure();
+  auto none = [](Dim d) { return d.isConstant(0); };
+  if (llvm::all_of(p.low, none) && llvm::all_of(p.high, none))
+    return n.out(x);
+  Value value;
+  if (p.mode == ts::PadMode::constant) {
+    value = n.has(2) ? n.convert(n.reshape(n[2], {}), ts::elementTypeOf(x))
+                     : n.scalarFor(x, n.real("value", 0));
+    if (!value)
+      return failure();
+  } else {
+    // The other modes repeat elements: there has to be one.
+    SmallVector<Dim> dims = ts::dimsOf(x);
+    for (auto [d, dim] : llvm::enumerate(dims))
+      if ((!none(p.low[d]) || !none(p.high[d])) &&
+          !n.importer.assumeAtLeast(dim, 1))
+        dim = dim.max(n.dim(1));
+    x = n.castDims(x, dims);
+    if (!x)
+      return failure();
+  }
+  return n.out(n.make<ts::PadOp>(
+      x, Optional{value}, ts::dimArray(n.importer.context, p.low),
+      ts::dimArray(n.importer.context, p.high), p.mode));
+}
+
+/// Pad whose pads or axes are known at run time only.
+LogicalResult padAtRunTime(Node &n, ts::PadMode mode) {
+  SmallVector<Dim> dims = ts::dimsOf(n[0]);
+  auto rank = static_cast<int64_t>(dims.size());
+  std::optional<int64_t> length = lengthOf(n[1]);
+  int64_t count = length.value_or(0) / 2;
+  if (!length || *length != 2 * count ||
+      (n.has(3) ? lengthOf(n[3]) != count : count != rank))
+    return n.unsupported("pads depend on data and are not two for each axis");
+  Type i64 = n.b.getI64Type();
+  Value list = asList(n, n[1]), zero = n.integerScalar(0, i64),
+        none = n.sizesTensor(SmallVector<Dim>(rank, n.dim(0)));
+  Value before = n.sliceDim(list, 0, n.dim(0), n.dim(count)),
+        after = n.sliceDim(list, 0, n.dim(count), n.dim(count));
+  if (n.has(3)) {
+    auto axes = RuntimeAxes::of(n, n[3], rank);
+    if (!axes)
+      return failure();
+    before = axes->spread(n, before, none);
+    after = axes->spread(n, after, none);
+  }
+  auto split = [&](Value pads, StringRef hint) {
+    return symbolsOf(n, n.binary<ts::MaxOp>(pads, zero), rank, hint);
+  };
+  Padding p{mode, split(before, "before"), split(after, "after")};
+  SmallVector<Dim> from = split(n.sub(zero, before), "cut");
+  Value left =
+      n.add(n.add(n.sizesTensor(dims), n.binary<ts::MinOp>(before, zero)),
+            n.binary<ts::MinOp>(after, zero));
+  SmallVector<Dim> kept = symbolsOf(n, left, rank, "kept");
+  Value x = n[0];
+  for (int64_t d = 0; d < rank; ++d)
+    x = n.sliceDim(x, d, from[d], kept[d]);
+  return pad(n, x, p);
+}
+
 LogicalResult importPad(Node &n) {
+  std::string modeName = n.text("mode", "constant");
+  std::optional<ts::PadMode> mode = ts::symbolizePadMode(modeName);
+  if (!mode)
+    return n.fail("mode is '" + modeName + "'",
+                  "use constant, reflect, edge or wrap");
+  if (!isKnown(n, n[1]) || !isKnown(n, n[3]))
+    return padAtRunTime(n, *mode);
   std::optional<SmallVector<Dim>> pads;
   if (n.has(1))
     pads = n.sizes(n[1], "pads");
@@ -202,13 +332,9 @@ LogicalResult importPad(Node &n) {
     return n.fail("has " + Twine(pads->size()) + " pads for " +
                       Twine(axes.size()) + " axes",
                   "give a pad before and after each axis");
-  std::string modeName = n.text("mode", "constant");
-  std::optional<ts::PadMode> mode = ts::symbolizePadMode(modeName);
-  if (!mode)
-    return n.fail("mode is '" + modeName + "'",
-                  "use constant, reflect, edge or wrap");
   // Negative pads cut elements off first.
-  SmallVector<Dim> low(rank, n.dim(0)), high(rank, n.dim(0));
+  Padding p{*mode, SmallVector<Dim>(rank, n.dim(0)),
+            SmallVector<Dim>(rank, n.dim(0))};
   Value x = n[0];
   for (auto [i, axis] : llvm::enumerate(axes)) {
     Dim before = (*pads)[i], after = (*pads)[i + axes.size()];
@@ -227,8 +353,9 @@ LogicalResult importPad(Node &n) {
       return number.has_value() || n.importer.assumeAtLeast(pad, 0);
     };
     if (!split(before, cutBefore) || !split(after, cutAfter))
-      return n.failed()
-                 ? failure()
+      return n.failed() ? failure()
+             : n.has(1)
+                 ? padAtRunTime(n, *mode)
                  : n.unsupported("cannot tell whether a pad is negative");
     if (!cutBefore.isConstant(0) || !cutAfter.isConstant(0)) {
       Dim left = ts::dimOf(n[0], axis) - cutBefore - cutAfter;
@@ -239,36 +366,14 @@ LogicalResult importPad(Node &n) {
       if (!x)
         return failure();
     }
-    low[axis] = low[axis] + before;
-    high[axis] = high[axis] + after;
+    p.low[axis] = p.low[axis] + before;
+    p.high[axis] = p.high[axis] + after;
   }
-  if (llvm::all_of(low, [](Dim d) { return d.isConstant(0); }) &&
-      llvm::all_of(high, [](Dim d) { return d.isConstant(0); }))
-    return n.out(x);
-  Value value;
-  if (*mode == ts::PadMode::constant) {
-    value = n.has(2) ? n.convert(n.reshape(n[2], {}), ts::elementTypeOf(x))
-                     : n.scalarFor(x, n.real("value", 0));
-    if (!value)
-      return failure();
-  } else {
-    // The other modes repeat elements: there has to be one.
-    SmallVector<Dim> dims = ts::dimsOf(x);
-    for (auto [d, dim] : llvm::enumerate(dims))
-      if ((!low[d].isConstant(0) || !high[d].isConstant(0)) &&
-          !n.importer.assumeAtLeast(dim, 1))
-        dim = dim.max(n.dim(1));
-    x = n.castDims(x, dims);
-    if (!x)
-      return failure();
-  }
-  return n.out(n.make<ts::PadOp>(
-      x, Optional{value}, ts::dimArray(n.importer.context, low),
-      ts::dimArray(n.importer.context, high), *mode));
+  return pad(n, x, p);
 }
 
 LogicalResult importCenterCropPad(Node &n) {
-  std::optional<SmallVector<Dim>> shape = n.sizes(n[1], "the shape");
+  std::optional<SmallVector<Dim>> shape = sizesOrSymbols(n, n[1], "the shape");
   if (!shape)
     return failure();
   int64_t rank = ts::rankOf(n[0]);
@@ -284,15 +389,12 @@ LogicalResult importCenterCropPad(Node &n) {
   for (auto [axis, target] : llvm::zip(axes, *shape)) {
     if (!x)
       return failure();
-    std::optional<int64_t> more = (target - ts::dimOf(x, axis)).asConstant();
-    if (!more)
-      return n.unsupported("cannot tell whether to crop or to pad");
-    if (*more < 0) {
-      x = n.sliceDim(x, axis, n.dim(-*more / 2), target);
-    } else {
-      low[axis] = n.dim(*more / 2);
-      high[axis] = n.dim(*more - *more / 2);
-    }
+    Dim own = ts::dimOf(x, axis), zero = n.dim(0);
+    Dim more = larger(target - own, zero), less = larger(own - target, zero);
+    if (!less.isConstant(0))
+      x = n.sliceDim(x, axis, less.floorDiv(n.dim(2)), own - less);
+    low[axis] = more.floorDiv(n.dim(2));
+    high[axis] = more - low[axis];
   }
   if (llvm::all_of(high, [](Dim dim) { return dim.isConstant(0); }))
     return n.out(x);

@@ -11,8 +11,7 @@ template <bool log> LogicalResult importSoftmax(Node &n) {
   if (!rank) // one element: e^0 / e^0
     return n.out(n.splatLike(log ? 0 : 1, n[0]));
   int64_t axis = n.axis("axis", -1, rank);
-  return n.out(n.make<ts::SoftmaxOp>(n[0], uint64_t(axis),
-                                     bool(log)));
+  return n.out(n.make<ts::SoftmaxOp>(n[0], uint64_t(axis), bool(log)));
 }
 
 /// 1 at the first largest element along the axis, else 0.
@@ -23,14 +22,12 @@ LogicalResult importHardmax(Node &n) {
   if (dims.empty() || n.failed())
     return n.out(n.splatLike(1, n[0]));
   Value best = n.make<ts::ArgReduceOp>(ts::ReduceKind::max, n[0],
-                                       uint64_t(axis),
-                                       bool(false));
+                                       uint64_t(axis), bool(false));
   SmallVector<ts::Dim> kept = dims;
   kept[axis] = n.dim(1);
-  Value index = n.makeAs<ts::IotaOp>(n.type(dims, n.b.getI64Type()),
-                                     uint64_t(axis));
-  Value hit = n.compare(ts::ComparePredicate::eq, index,
-                        n.reshape(best, kept));
+  Value index =
+      n.makeAs<ts::IotaOp>(n.type(dims, n.b.getI64Type()), uint64_t(axis));
+  Value hit = n.compare(ts::ComparePredicate::eq, index, n.reshape(best, kept));
   return n.out(n.convert(hit, ts::elementTypeOf(n[0])));
 }
 

@@ -1,6 +1,6 @@
 // Fourier transforms and what speech models put around them.
 #include "frontends/common/FourierTransform.h"
-#include "frontends/onnx/Node.h"
+#include "frontends/onnx/RuntimeSizes.h"
 #include "frontends/onnx/Tensors.h"
 #include <cmath>
 
@@ -86,7 +86,27 @@ LogicalResult importDft(Node &n) {
                       ts::shapeText(n[0].getType()),
                   "give an input of rank 2 or more");
   int64_t axis = n.opset < 20 ? n.integer("axis", 1) : -2;
-  if (n.has(2)) {
+  Value signal = n[0];
+  std::optional<RuntimeAxes> axes;
+  SmallVector<Dim> whole = dims;
+  if (n.has(2) && !isKnown(n, n[2]) && lengthOf(n[2]) == 1) {
+    axes = RuntimeAxes::of(n, n[2], rank);
+    if (!axes)
+      return failure();
+    Dim isLast = n.bindSize(
+        n.convert(elementOf(n, axes->isListed(), rank - 1), n.b.getI64Type()),
+        "last");
+    ts::CheckOp::create(n.b, n.loc, isLast.attr(), ts::ComparePredicate::eq,
+                        n.dim(0).attr(),
+                        "the axis is the last dim, which holds real and "
+                        "imaginary parts");
+    Dim parts = dims.back();
+    dims.back() = n.dim(1);
+    dims = axes->around(n, dims);
+    dims.push_back(parts);
+    signal = n.reshape(signal, dims);
+    rank = 4, axis = 1;
+  } else if (n.has(2)) {
     std::optional<SmallVector<int64_t>> given = n.numbers(n[2], "the axis");
     if (!given)
       return failure();
@@ -103,7 +123,8 @@ LogicalResult importDft(Node &n) {
   bool real = inverse && onesided;
   Dim length = real ? (dims[axis] - 1) * 2 : dims[axis];
   if (n.has(1)) {
-    std::optional<SmallVector<Dim>> given = n.sizes(n[1], "dft_length");
+    std::optional<SmallVector<Dim>> given =
+        sizesOrSymbols(n, n[1], "dft_length");
     if (!given)
       return failure();
     if (given->size() != 1)
@@ -126,8 +147,9 @@ LogicalResult importDft(Node &n) {
   for (auto [to, from] : llvm::enumerate(order))
     back[from] = static_cast<int64_t>(to);
   Dim rows = ts::product(n.importer.context, around);
-  Value flat = n.reshape(n.transpose(n.convert(n[0], fineType(n, n[0])), order),
-                         {rows, dims[axis], dims.back()});
+  Value flat =
+      n.reshape(n.transpose(n.convert(signal, fineType(n, n[0])), order),
+                {rows, dims[axis], dims.back()});
   Complex x = partsOf(n, flat);
   if (!x.re)
     return failure();
@@ -142,6 +164,14 @@ LogicalResult importDft(Node &n) {
   around.push_back(n.dim(real ? 1 : 2));
   auto give = [&](Value result) {
     result = n.transpose(n.reshape(result, around), back);
+    if (axes) {
+      whole.back() = around.back();
+      Value sizes =
+          n.select(axes->isListed(), n.sizeScalar(around[2], n.b.getI64Type()),
+                   n.sizesTensor(whole));
+      result =
+          n.reshape(result, symbolsOf(n, sizes, axes->rank(), "transformed"));
+    }
     return n.out(n.convert(result, ts::elementTypeOf(n[0])));
   };
   if (onesided && !inverse && !x.im)
@@ -173,7 +203,8 @@ LogicalResult importStft(Node &n) {
                   "correct the inputs");
   Dim length = n.has(2) ? ts::dimOf(n[2], 0) : dims[1];
   if (n.has(3)) {
-    std::optional<SmallVector<Dim>> given = n.sizes(n[3], "frame_length");
+    std::optional<SmallVector<Dim>> given =
+        sizesOrSymbols(n, n[3], "frame_length");
     if (!given)
       return failure();
     if (given->size() != 1)
@@ -220,8 +251,9 @@ LogicalResult importStft(Node &n) {
 
 /// Triangles over the frequencies, a column a band of equal width in mel.
 LogicalResult importMelWeightMatrix(Node &n) {
-  std::optional<SmallVector<Dim>> bands = n.sizes(n[0], "num_mel_bins"),
-                                  size = n.sizes(n[1], "dft_length");
+  std::optional<SmallVector<Dim>> bands =
+                                      sizesOrSymbols(n, n[0], "num_mel_bins"),
+                                  size = sizesOrSymbols(n, n[1], "dft_length");
   if (!bands || !size)
     return failure();
   for (unsigned i = 0; i < 5; ++i)

@@ -7,8 +7,8 @@
 
 namespace knapper {
 
-/// The IR's element type of an ONNX one that holds numbers; null when the IR has
-/// none.
+/// The IR's element type of an ONNX one that holds numbers; null when the IR
+/// has none.
 mlir::Type onnxElementType(mlir::MLIRContext *context, int32_t type);
 /// The same, also of strings.
 mlir::Type onnxAnyElementType(mlir::MLIRContext *context, int32_t type);

@@ -325,7 +325,7 @@ CASES = {
         ["'m' (CategoryMapper)", "has 1 strings for 2 numbers"]),
     "size_from_data": (
         model([node("Reshape", ["x", "s"], ["y"], name="r")],
-              inputs=[("x", FLOAT, ["n", 4]), ("s", INT64, [2])]),
+              inputs=[("x", FLOAT, ["n", 4]), ("s", INT64, ["k"])]),
         ["Reshape", "the shape depends on data", "'r'"]),
     "complex_input": (
         model([node("Relu", ["x"], ["y"])],

@@ -35,11 +35,12 @@ def test_slice_up_to_what_data_says():
     check(made, [{"x": random(2, 6), "e": np.int64([e])} for e in (0, 4, 6, 50, -2)])
 
 
-def test_slice_by_data_wants_steps_of_one():
-    made = model([node("Slice", ["x", "s", "s", "one", "two"], ["y"])], {"x": [5], "s": (I64, [1])},
-                 initializers={"one": np.int64([0]), "two": np.int64([2])})  # fmt: skip
-    with pytest.raises(knapper.UserError, match="another step"):
-        knapper.compile(made)
+def test_slice_by_data_with_a_step():
+    made = model([node("Slice", ["x", "s", "e", "one", "two"], ["y"])], {"x": [5], "s": (I64, [1])},
+                 initializers={"e": np.int64([5]), "one": np.int64([0]), "two": np.int64([2])})  # fmt: skip
+    module, x = knapper.compile(made), np.arange(5, dtype=np.float32)
+    for start in (0, 1, 4, -1, -3, 9):
+        np.testing.assert_array_equal(module(x, np.int64([start]))[0], x[start::2])
 
 
 def counting(by, through, rank):

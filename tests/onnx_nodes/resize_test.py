@@ -157,8 +157,14 @@ def test_long_dims_by_a_scale():
     np.testing.assert_array_equal(knapper.compile(made)(np.arange(30011, dtype=np.float32))[0], want)
 
 
-def test_long_dims_that_are_refused():
-    made = model([node("Resize", ["x", "", "", "s"], ["y"], mode="linear", antialias=1)], {"x": [80000]},
-                 initializers={"s": np.int64([65537])})  # fmt: skip
-    with pytest.raises(knapper.UserError, match="a size above 65536 with antialias, by tf_crop_and_resize or"):
-        knapper.compile(made)
+@pytest.mark.parametrize("length, target", [(80000, 65537), (5000, 70)])
+def test_long_dims_and_much_smaller_ones_with_antialias(length, target):
+    made = model([node("Resize", ["x", "", "", "s"], ["y"], mode="linear", antialias=1)], {"x": [length]},
+                 initializers={"s": np.int64([target])})  # fmt: skip
+    x = np.random.default_rng(5).standard_normal(length).astype(np.float32)
+    scale = target / length
+    at = (np.arange(target) + 0.5) / scale - 0.5
+    taps = np.floor(at)[:, None] + np.arange(-math.ceil(1 / scale), math.ceil(1 / scale) + 2)
+    weight = np.maximum(0, 1 - np.abs(taps - at[:, None]) * scale)
+    want = (x[np.clip(taps, 0, length - 1).astype(int)] * weight).sum(1) / weight.sum(1)
+    np.testing.assert_allclose(knapper.compile(made)(x)[0], want, rtol=1e-5, atol=1e-5)

@@ -100,13 +100,30 @@ def test_repeats_by_one_hot():
     against_onnxruntime(made, [1, 2, 5, 40])
 
 
-def test_what_is_not_followed_is_named():
+def test_sizes_that_are_looked_up_are_computed_when_the_model_runs():
     table = expanded([node("Gather", ["table", "size"], ["to"], name="looks up")], {"table": np.int64([5, 3, 9])})
-    with pytest.raises(knapper.UserError, match="computed from the sizes.*'looks up'.*--dim n=NUMBER"):
-        knapper.compile(table)
+    module = knapper.compile(table)
+    assert [module(np.ones(n, np.float32))[0].shape for n in (2, 0, 1)] == [(9,), (5,), (3,)]
     assert knapper.compile(table, dim="n=2")(np.ones(2, np.float32))[0].shape == (9,)
     root = expanded([node("Cast", ["size"], ["f"], to=FLOAT), node("Sqrt", ["f"], ["r"]),
                      node("Cast", ["r"], ["to"], to=INT64, name="rounds")], {})  # fmt: skip
+    module = knapper.compile(root)
+    assert [module(np.ones(n, np.float32))[0].shape for n in (16, 17, 3)] == [(4,), (4,), (1,)]
+
+
+def test_what_is_not_followed_is_named():
+    def parts(nodes, initializers):
+        return model([node("Shape", ["x"], ["sizes"]), node("Gather", ["sizes", "at"], ["size"]), *nodes,
+                      node("SplitToSequence", ["x", "to"], ["parts"], axis=1),
+                      node("ConcatFromSequence", ["parts"], ["y"], axis=0)],
+                     {"x": ["n", 4]}, initializers={"at": np.int64(0), **initializers})  # fmt: skip
+
+    table = parts([node("Gather", ["table", "size"], ["to"], name="looks up")], {"table": np.int64([1, 4, 2])})
+    with pytest.raises(knapper.UserError, match="computed from the sizes.*'looks up'.*--dim n=NUMBER"):
+        knapper.compile(table)
+    assert knapper.compile(table, dim="n=2")(np.ones((2, 4), np.float32))[0].shape == (4, 2)
+    root = parts([node("Cast", ["size"], ["f"], to=FLOAT), node("Sqrt", ["f"], ["r"]),
+                  node("Cast", ["r"], ["to"], to=INT64, name="rounds")], {})  # fmt: skip
     with pytest.raises(knapper.UserError, match="computed from the sizes.*'rounds'.*with integers"):
         knapper.compile(root)
 

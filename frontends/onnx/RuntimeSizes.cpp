@@ -1,0 +1,123 @@
+#include "frontends/onnx/RuntimeSizes.h"
+
+using namespace mlir;
+
+namespace knapper {
+
+using ts::Dim;
+using K = ts::ReduceKind;
+using P = ts::ComparePredicate;
+
+std::optional<int64_t> lengthOf(Value list) {
+  if (ts::rankOf(list) == 0)
+    return 1;
+  if (ts::rankOf(list) != 1)
+    return std::nullopt;
+  return ts::dimOf(list, 0).asConstant();
+}
+
+Value asList(Node &n, Value list) {
+  if (!list)
+    return {};
+  list = n.convert(list, n.b.getI64Type());
+  return list && ts::rankOf(list) == 0 ? n.reshape(list, {n.dim(1)}) : list;
+}
+
+Value elementOf(Node &n, Value list, int64_t at) {
+  return n.reshape(n.sliceDim(list, 0, n.dim(at), n.dim(1)), {});
+}
+
+Value countUp(Node &n, int64_t count) {
+  return n.makeAs<ts::IotaOp>(n.type({n.dim(count)}, n.b.getI64Type()),
+                              uint64_t(0));
+}
+
+SmallVector<Dim> symbolsOf(Node &n, Value list, int64_t count, StringRef hint) {
+  SmallVector<Dim> dims;
+  for (int64_t i = 0; i < count; ++i)
+    dims.push_back(n.bindSize(elementOf(n, list, i), hint));
+  return dims;
+}
+
+bool isKnown(Node &n, Value list) {
+  return !list || n.importer.sizes(list) ||
+         ts::elementCount(list.getType()).isConstant(0);
+}
+
+std::optional<SmallVector<Dim>> sizesOrSymbols(Node &n, Value list,
+                                               StringRef what) {
+  if (!list)
+    return std::nullopt;
+  if (std::optional<SmallVector<Dim>> known = n.importer.sizes(list))
+    return known;
+  std::optional<int64_t> length = lengthOf(list);
+  if (!length || !ts::elementTypeOf(list).isIntOrIndex() || *length > 32)
+    return n.sizes(list, what); // says why
+  return symbolsOf(n, asList(n, list), *length, "size");
+}
+
+std::optional<RuntimeAxes> RuntimeAxes::of(Node &n, Value axes, int64_t rank) {
+  std::optional<int64_t> length = lengthOf(axes);
+  if (!length || *length > rank) {
+    (void)n.unsupported("axes depend on data and have no known length");
+    return std::nullopt;
+  }
+  RuntimeAxes made;
+  made.number = *length;
+  made.all = rank;
+  Type i64 = n.b.getI64Type();
+  Value list = asList(n, axes), zero = n.integerScalar(0, i64);
+  list = n.select(n.compare(P::lt, list, zero),
+                  n.add(list, n.integerScalar(rank, i64)), list);
+  SmallVector<Dim> both{n.dim(made.number), n.dim(rank)};
+  made.matches = n.compare(P::eq, n.broadcastAt(list, {0}, both),
+                           n.broadcastAt(countUp(n, rank), {1}, both));
+  made.listed = n.reduce(K::logical_or, made.matches, {0}, false);
+  Dim found = n.bindSize(
+      n.reduce(K::add, n.convert(made.listed, i64), {0}, false), "axes");
+  if (n.failed())
+    return std::nullopt;
+  ts::CheckOp::create(n.b, n.loc, found.attr(), P::eq, n.dim(*length).attr(),
+                      "an axis is outside of rank " + std::to_string(rank) +
+                          ", or named twice");
+  return made;
+}
+
+Value RuntimeAxes::spread(Node &n, Value values, Value others) const {
+  SmallVector<Dim> both{n.dim(number), n.dim(all)};
+  Value given = n.select(matches, n.broadcastAt(values, {0}, both),
+                         n.integerScalar(0, n.b.getI64Type()));
+  return n.select(listed, n.reduce(K::add, given, {0}, false), others);
+}
+
+Value RuntimeAxes::without(Node &n, Value list) const {
+  Type i64 = n.b.getI64Type();
+  Value kept = n.convert(n.make<ts::NotOp>(listed), i64);
+  // Element d is the place[d]-th of those that stay.
+  Value place = n.make<ts::ScanOp>(K::add, kept, uint64_t(0),
+                                   /*exclusive=*/true, /*reverse=*/false);
+  SmallVector<Dim> both{n.dim(all - number), n.dim(all)};
+  Value here = n.compare(P::eq, n.broadcastAt(place, {1}, both),
+                         n.broadcastAt(countUp(n, all - number), {0}, both));
+  Value mine = n.mul(n.mul(list, kept), n.convert(here, i64));
+  return n.reduce(K::add, mine, {1}, false);
+}
+
+SmallVector<Dim> RuntimeAxes::around(Node &n, ArrayRef<Dim> dims) const {
+  Type i64 = n.b.getI64Type();
+  Value axis = n.reduce(K::add, n.mul(n.convert(listed, i64), countUp(n, all)),
+                        {0}, false);
+  Value sizes = n.sizesTensor(dims), places = countUp(n, all);
+  auto product = [&](P where) {
+    Value one = n.integerScalar(1, i64);
+    return n.bindSize(
+        n.reduce(K::mul, n.select(n.compare(where, places, axis), sizes, one),
+                 {0}, false),
+        where == P::lt   ? "outer"
+        : where == P::eq ? "length"
+                         : "inner");
+  };
+  return {product(P::lt), product(P::eq), product(P::gt)};
+}
+
+} // namespace knapper

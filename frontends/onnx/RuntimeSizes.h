@@ -1,0 +1,73 @@
+//===- RuntimeSizes.h - Shapes, axes and pads that arrive as tensors ------===//
+//
+// ONNX passes shapes, axes, pads, repeats and counts as tensors. Where their
+// values are known while the model is imported (numbers, or sizes of the
+// inputs) the rows use them as dims. What is here serves the other case: the
+// values are computed when the program runs. Each becomes a fresh symbol
+// (`NodeBuilder::bindSize`); what has to hold of them is checked then, and the
+// run fails with a user error that names the node.
+//
+// All values here are i64 tensors of the graph: a list is 1-D and as long as
+// the rank it describes.
+//
+//===----------------------------------------------------------------------===//
+#pragma once
+
+#include "frontends/onnx/Node.h"
+
+namespace knapper {
+
+/// Sizes, none negative: known ones, or a symbol each. `list` is 0-D or 1-D.
+/// Nothing, and `unsupported`, where its length is not known.
+std::optional<llvm::SmallVector<ts::Dim>>
+sizesOrSymbols(Node &n, mlir::Value list, llvm::StringRef what);
+
+/// The same of a list whose elements the caller has made non-negative.
+llvm::SmallVector<ts::Dim> symbolsOf(Node &n, mlir::Value list, int64_t count,
+                                     llvm::StringRef hint);
+
+/// A list's length where it is a number, 1 for a 0-D tensor.
+std::optional<int64_t> lengthOf(mlir::Value list);
+
+/// The list as 1-D i64; null where `list` is null.
+mlir::Value asList(Node &n, mlir::Value list);
+
+/// Element `at` of a list, 0-D.
+mlir::Value elementOf(Node &n, mlir::Value list, int64_t at);
+
+/// 0, 1, … `count` - 1.
+mlir::Value countUp(Node &n, int64_t count);
+
+/// Axes of a tensor of `rank` dims that are known when the program runs.
+class RuntimeAxes {
+public:
+  /// Nothing, and `unsupported`, where it is not known how many there are. The
+  /// run fails where one is outside of the rank or named twice.
+  static std::optional<RuntimeAxes> of(Node &n, mlir::Value axes, int64_t rank);
+
+  int64_t count() const { return number; }
+  int64_t rank() const { return all; }
+  /// 1-D i1, an element a dim: whether it is among the axes.
+  mlir::Value isListed() const { return listed; }
+  /// A list whose element d is that of `values`, which has one an axis, for
+  /// the axis d, and that of `others` for the other dims.
+  mlir::Value spread(Node &n, mlir::Value values, mlir::Value others) const;
+  /// The elements of `list` that are not among the axes, in their order.
+  mlir::Value without(Node &n, mlir::Value list) const;
+  /// The dims in front of the only axis, of the axis, and behind it,
+  /// multiplied.
+  llvm::SmallVector<ts::Dim> around(Node &n,
+                                    llvm::ArrayRef<ts::Dim> dims) const;
+
+private:
+  RuntimeAxes() = default;
+  int64_t number = 0, all = 0;
+  mlir::Value matches; ///< [number, rank] i1
+  mlir::Value listed;  ///< [rank] i1
+};
+
+/// Whether the elements of the list are known while the model is imported, or
+/// the list is absent.
+bool isKnown(Node &n, mlir::Value list);
+
+} // namespace knapper

@@ -1,0 +1,261 @@
+"""Shapes, axes, pads, repeats and counts that are inputs of the model: every case runs one compiled module with
+several drawn values of them, against ONNX's reference evaluator. The seed is the commit."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+from onnx.reference import ReferenceEvaluator
+
+import knapper
+
+ROOT = Path(__file__).resolve().parents[2]
+TYPES = {"float32": TensorProto.FLOAT, "int64": TensorProto.INT64, "int32": TensorProto.INT32}
+ROUNDS = 3  # values for each compiled module
+
+
+@dataclass
+class Case:
+    op: str
+    data: list[int]
+    controls: list[dict]  # name -> value, of each round; the names in the operator's order, "" for an absent one
+    attributes: dict = field(default_factory=dict)
+    outputs: int = 1
+    opset: int = 20
+
+
+def commit() -> str:
+    return subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout
+
+
+def shape(draw: random.Random, least: int = 1, most: int = 4, size: int = 7) -> list[int]:
+    return [draw.randint(1, size) for _ in range(draw.randint(least, most))]
+
+
+def some_axes(draw: random.Random, rank: int, count: int) -> np.ndarray:
+    axes = draw.sample(range(rank), count)
+    return np.array([a - rank if draw.random() < 0.4 else a for a in axes], np.int64)
+
+
+def reduce(draw: random.Random) -> Case:
+    dims = shape(draw)
+    op = draw.choice(["Sum", "Mean", "Max", "Min", "Prod", "L1", "L2", "SumSquare", "LogSum", "LogSumExp"])
+    count = draw.randint(1, len(dims))
+    return Case(f"Reduce{op}", dims, [{"axes": some_axes(draw, len(dims), count)} for _ in range(ROUNDS)], {"keepdims": draw.randint(0, 1)})
+
+
+def cumulate(draw: random.Random) -> Case:
+    dims = shape(draw)
+    attributes = {"exclusive": draw.randint(0, 1), "reverse": draw.randint(0, 1)}
+    return Case("CumSum", dims, [{"axis": some_axes(draw, len(dims), 1)[0]} for _ in range(ROUNDS)], attributes)
+
+
+def reshape(draw: random.Random) -> Case:
+    factors = [draw.choice([1, 2, 2, 3, 5]) for _ in range(5)]
+    dims, length = [factors[0] * factors[1], factors[2], factors[3] * factors[4]], draw.randint(1, 4)
+    rounds = []
+    for _ in range(ROUNDS):
+        target = [1] * length
+        for factor in draw.sample(factors, 5):
+            target[draw.randrange(length)] *= factor
+        kept = [i for i in range(min(3, length)) if target[i] == dims[i]]
+        if kept and draw.random() < 0.5:
+            target[kept[0]] = 0
+        if draw.random() < 0.5:
+            target[draw.randrange(length)] = -1
+        rounds.append({"shape": np.array(target, np.int64)})
+    return Case("Reshape", dims, rounds)
+
+
+def squeeze(draw: random.Random) -> Case:
+    count, kept = draw.randint(1, 2), draw.randint(1, 2)
+    rest = [draw.randint(1, 5) for _ in range(kept)] + [1] * (count + 1)
+    draw.shuffle(rest)
+    ones = [i for i, d in enumerate(rest) if d == 1]
+    return Case("Squeeze", rest, [{"axes": np.array(draw.sample(ones, count), np.int64)} for _ in range(ROUNDS)])
+
+
+def unsqueeze(draw: random.Random) -> Case:
+    dims, count = shape(draw, 0, 3), draw.randint(1, 3)
+    return Case("Unsqueeze", dims, [{"axes": some_axes(draw, len(dims) + count, count)} for _ in range(ROUNDS)])
+
+
+def cut(draw: random.Random) -> Case:
+    dims = shape(draw, size=9)
+    count = draw.randint(1, len(dims))
+    with_axes, with_steps = count < len(dims) or draw.random() < 0.5, draw.random() < 0.7
+    rounds = []
+    for _ in range(ROUNDS):
+
+        def place() -> int:
+            return draw.choice([draw.randint(-12, 12), draw.randint(-4, 4), 1 << 40, -(1 << 40)])
+
+        values = {"starts": np.array([place() for _ in range(count)]), "ends": np.array([place() for _ in range(count)])}
+        values["axes"] = some_axes(draw, len(dims), count) if with_axes else None
+        if with_steps:
+            values["steps"] = np.array([draw.choice([1, 2, 3, -1, -2, 100]) for _ in range(count)])
+        rounds.append(values)
+    return Case("Slice", dims, rounds)
+
+
+def pad(draw: random.Random) -> Case:
+    dims = [draw.randint(4, 8) for _ in range(draw.randint(1, 3))]
+    count = draw.randint(1, len(dims))
+    mode = draw.choice(["constant", "constant", "edge", "reflect", "wrap"])
+    rounds = []
+    for _ in range(ROUNDS):
+        values = {"pads": np.array([draw.randint(0, 3) for _ in range(2 * count)])}
+        values["value"] = np.float32(draw.random()) if mode == "constant" else None
+        if count < len(dims):
+            values["axes"] = some_axes(draw, len(dims), count)
+        rounds.append(values)
+    return Case("Pad", dims, rounds, {"mode": mode})
+
+
+def tile(draw: random.Random) -> Case:
+    dims = shape(draw, most=3, size=4)
+    return Case("Tile", dims, [{"repeats": np.array([draw.randint(0, 3) for _ in dims])} for _ in range(ROUNDS)])
+
+
+def expand(draw: random.Random) -> Case:
+    dims = [draw.choice([1, 1, draw.randint(2, 5)]) for _ in range(draw.randint(1, 3))]
+    length = draw.randint(1, 4)
+    rounds = []
+    for _ in range(ROUNDS):
+        target = [draw.randint(1, 4) for _ in range(length)]
+        for i in range(1, min(length, len(dims)) + 1):
+            if dims[-i] != 1:
+                target[-i] = draw.choice([1, dims[-i]])
+        rounds.append({"shape": np.array(target)})
+    return Case("Expand", dims, rounds)
+
+
+def split(draw: random.Random) -> Case:
+    dims, parts = shape(draw, size=9), draw.randint(1, 3)
+    axis = draw.randrange(len(dims))
+    rounds = []
+    for _ in range(ROUNDS):
+        ends = sorted(draw.randint(0, dims[axis]) for _ in range(parts - 1))
+        rounds.append({"split": np.diff([0, *ends, dims[axis]])})
+    return Case("Split", dims, rounds, {"axis": axis}, parts)
+
+
+def largest(draw: random.Random) -> Case:
+    dims = shape(draw, size=9)
+    axis = draw.randrange(len(dims))
+    rounds = [{"k": np.array([draw.randint(0 if i else 1, dims[axis])])} for i in range(ROUNDS)]
+    return Case("TopK", dims, rounds, {"axis": axis, "largest": draw.randint(0, 1)}, 2)
+
+
+def resize(draw: random.Random) -> Case:
+    dims = [draw.randint(1, 3), draw.randint(2, 9), draw.randint(2, 9)]
+    mode = draw.choice(["nearest", "linear", "cubic"])
+    by_sizes, crop = draw.random() < 0.5, draw.random() < 0.2
+    attributes = {"mode": mode, "axes": [1, 2]}
+    attributes["coordinate_transformation_mode"] = (
+        "tf_crop_and_resize" if crop else draw.choice(["half_pixel", "pytorch_half_pixel", "asymmetric", "align_corners"])
+    )
+    if mode == "nearest":
+        attributes["nearest_mode"] = draw.choice(["floor", "ceil", "round_prefer_floor", "round_prefer_ceil"])
+    elif not crop and draw.random() < 0.4:
+        attributes["antialias"] = 1
+    elif not crop and mode == "cubic" and draw.random() < 0.4:
+        attributes["exclude_outside"] = 1
+    if by_sizes and draw.random() < 0.4 and not crop:
+        attributes["keep_aspect_ratio_policy"] = draw.choice(["not_larger", "not_smaller"])
+    rounds = []
+    for _ in range(ROUNDS):
+        # Exact in binary, so that a position that ends in a half does in both.
+        scales = np.array([draw.choice([0.5, 0.75, 1, 1.5, 2, 2.25]) for _ in range(2)], np.float32)
+        sizes = np.array([draw.choice([d, 2 * d, max(d // 2, 1), draw.randint(2, 12)]) for d in dims[1:]])
+        values = {"roi": np.array([0.25, 0, 0.75, 1], np.float32) if crop else None}
+        values |= {"scales": None, "sizes": sizes} if by_sizes else {"scales": scales}
+        rounds.append(values)
+    return Case("Resize", dims, rounds, attributes)
+
+
+def transform(draw: random.Random) -> Case:
+    dims = [*shape(draw, 1, 3, 6), 1]
+    rounds = [{"length": None, "axis": np.array(draw.randrange(len(dims) - 1))} for _ in range(ROUNDS)]
+    return Case("DFT", dims, rounds, {"onesided": draw.randint(0, 1)})
+
+
+DRAWS = [reduce, cumulate, reshape, squeeze, unsqueeze, cut, pad, tile, expand, split, largest, resize, transform]
+
+
+def model_of(case: Case) -> onnx.ModelProto:
+    first = case.controls[0]
+    inputs = [helper.make_tensor_value_info("data", TensorProto.FLOAT, case.data)]
+    for name, value in first.items():
+        if value is not None:
+            inputs.append(helper.make_tensor_value_info(name, TYPES[str(np.asarray(value).dtype)], np.shape(value)))
+    names = ["data", *(name if value is not None else "" for name, value in first.items())]
+    outputs = [f"y{i}" for i in range(case.outputs)]
+    node = helper.make_node(case.op, names, outputs, name="asked", **case.attributes)
+    types = [TensorProto.INT64 if case.op == "TopK" and i else TensorProto.FLOAT for i in range(case.outputs)]
+    graph = helper.make_graph([node], "g", inputs, [helper.make_tensor_value_info(o, t, None) for o, t in zip(outputs, types, strict=True)])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", case.opset)], ir_version=9)
+
+
+def given(case: Case, values: dict, seed: int) -> dict[str, np.ndarray]:
+    data = np.random.default_rng(seed).uniform(0.5, 1.5, case.data).astype(np.float32)
+    return {"data": data} | {name: np.asarray(value) for name, value in values.items() if value is not None}
+
+
+@pytest.mark.parametrize("draw_case", DRAWS, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("number", range(6))
+def test_values_of_run_time_do_what_constants_do(draw_case, number):
+    case = draw_case(random.Random(f"{commit()} {draw_case.__name__} {number}"))
+    model = model_of(case)
+    module = knapper.compile(model, threads=1, cache=False)
+    expected = ReferenceEvaluator(model)
+    for seed, values in enumerate(case.controls):
+        feeds = given(case, values, seed)
+        wanted, got = expected.run(None, feeds), module(*feeds.values())
+        for i, array in enumerate(wanted):
+            mine = np.asarray(got[i] if case.outputs > 1 or isinstance(got, (list, tuple)) else got[0])
+            assert mine.shape == np.shape(array), (case, values, mine.shape, np.shape(array))
+            np.testing.assert_allclose(mine, array, rtol=2e-5, atol=2e-5, err_msg=f"{case} {values}")
+
+
+def test_negative_pads_cut():
+    """Which ONNX's reference evaluator lacks."""
+    case = Case("Pad", [5], [{"pads": np.array(pads)} for pads in ([-1, -2], [-3, 2], [2, -5], [-5, 0])], {"mode": "constant"})
+    module = knapper.compile(model_of(case), threads=1, cache=False)
+    for values in case.controls:
+        feeds = given(case, values, 0)
+        before, after = values["pads"]
+        kept = feeds["data"][max(-before, 0) : 5 + min(after, 0)]
+        np.testing.assert_array_equal(np.asarray(module(*feeds.values())[0]), np.pad(kept, [(max(before, 0), max(after, 0))]))
+
+
+REFUSED = [
+    (Case("ReduceSum", [2, 3], [{"axes": np.array([2])}]), "an axis is outside of rank 2, or named twice"),
+    (Case("ReduceSum", [2, 3], [{"axes": np.array([1, -1])}]), "an axis is outside of rank 2, or named twice"),
+    (Case("CumSum", [2, 3], [{"axis": np.array(-3)}]), "an axis is outside of rank 2, or named twice"),
+    (Case("Unsqueeze", [2, 3], [{"axes": np.array([3])}]), "an axis is outside of rank 3, or named twice"),
+    (Case("Slice", [5], [{"starts": np.array([0]), "ends": np.array([5]), "axes": None, "steps": np.array([0])}]), "has a step of 0"),
+    (Case("Reshape", [2, 3], [{"shape": np.array([4, 2])}]), "6"),
+    (Case("Reshape", [2, 3], [{"shape": np.array([-1, 4])}]), "6"),
+    (Case("Reshape", [2, 3], [{"shape": np.array([-2, -3])}]), "-2"),
+    (Case("Squeeze", [2, 1], [{"axes": np.array([0])}]), "2"),
+    (Case("Expand", [2, 3], [{"shape": np.array([2, 4])}]), "cannot broadcast to this shape"),
+    (Case("Tile", [2], [{"repeats": np.array([-1])}]), "-1"),
+    (Case("Split", [5], [{"split": np.array([2, 2])}], {}, 2), "5"),
+    (Case("TopK", [5], [{"k": np.array([6])}], {}, 2), "K is above the size of the axis"),
+    (Case("Pad", [3], [{"pads": np.array([-2, -2])}]), "negative|-1"),
+]
+
+
+@pytest.mark.parametrize("case, says", REFUSED, ids=[f"{i}-{case.op}" for i, (case, _) in enumerate(REFUSED)])
+def test_what_cannot_be_is_refused_when_it_comes(case, says):
+    module = knapper.compile(model_of(case), threads=1, cache=False)
+    with pytest.raises(knapper.UserError, match=says):
+        module(*given(case, case.controls[0], 0).values())
