@@ -25,6 +25,8 @@ Dim GraphBuilder::freshSymbol(StringRef hint) {
 }
 
 std::optional<SmallVector<Dim>> GraphBuilder::sizes(Value value) {
+  if (ts::elementCount(value.getType()).isConstant(0))
+    return SmallVector<Dim>(); // whatever computes them
   return ts::symbolicValue(value, valueCache);
 }
 

@@ -13,12 +13,10 @@ using K = ts::ReduceKind;
 std::optional<SmallVector<int64_t>> axesOf(Node &n) {
   SmallVector<int64_t> axes = n.integers("axes");
   if (n.has(1)) {
-    if (!ts::elementCount(n[1].getType()).isConstant(0)) {
-      std::optional<SmallVector<int64_t>> given = n.numbers(n[1], "axes");
-      if (!given)
-        return std::nullopt;
-      axes = *given;
-    }
+    std::optional<SmallVector<int64_t>> given = n.numbers(n[1], "axes");
+    if (!given)
+      return std::nullopt;
+    axes = *given;
   }
   int64_t rank = ts::rankOf(n[0]);
   if (axes.empty() && !n.flag("noop_with_empty_axes", false))

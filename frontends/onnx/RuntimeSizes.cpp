@@ -40,8 +40,7 @@ SmallVector<Dim> symbolsOf(Node &n, Value list, int64_t count, StringRef hint) {
 }
 
 bool isKnown(Node &n, Value list) {
-  return !list || n.importer.sizes(list) ||
-         ts::elementCount(list.getType()).isConstant(0);
+  return !list || n.importer.sizes(list);
 }
 
 std::optional<SmallVector<Dim>> sizesOrSymbols(Node &n, Value list,
