@@ -1,6 +1,7 @@
 #include "compiler/pipeline/Pack.h"
 #include "compiler/pipeline/Sources.h"
 #include "compiler/pipeline/TensorText.h"
+#include "mlir/IR/Verifier.h"
 
 using namespace mlir;
 
@@ -51,6 +52,15 @@ Status importModel(CompileState &state) {
                      frontEnd.importModel(*state.context, modelOf(state.input),
                                           dims, state.sources->model));
     state.module = std::move(module);
+    // The passes trust it; a defect of a front end ends here.
+    if (mlir::failed(verify(*state.module))) {
+      Error said = state.diagnostics.empty() ? internalError("without a reason")
+                                             : state.diagnostics.front();
+      return internalError(
+          "the front end '" + std::string(frontEnd.name()) +
+              "' made a program that is not valid: " + said.what,
+          said.where.empty() ? "import" : said.where);
+    }
   }
   if (!state.main())
     return userError("there is no function main", state.input.path,

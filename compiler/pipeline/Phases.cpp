@@ -174,6 +174,23 @@ Status attachSchedules(CompileState &state) {
   return success();
 }
 
+/// A target knows a kernel by its function, the user knows the model's nodes.
+void nameNodes(CompileState &state, Error &error) {
+  StringRef where = error.where;
+  std::string nodes;
+  state.forEachKernel([&](ts::KernelOp kernel) {
+    auto use = state.uses.find(kernel);
+    if (use == state.uses.end())
+      return;
+    const UniqueKernel &unique = state.kernels.kernels[use->second.kernel];
+    for (size_t i = 0; nodes.empty() && i < unique.schedules.size(); ++i)
+      if (where.contains("'" + unique.functionName(i) + "'"))
+        nodes = kernelOrigin(kernel);
+  });
+  if (!nodes.empty())
+    error.where += ", which computes " + nodes;
+}
+
 Status emitCode(CompileState &state) {
   std::span<const KernelJob> jobs = state.jobs;
   unsigned threads = state.options.threads
@@ -190,6 +207,7 @@ Status emitCode(CompileState &state) {
       Error error = images.takeError();
       if (!state.tilePrograms.empty())
         error.kind = ErrorKind::user; // programs of a file
+      nameNodes(state, error);
       return error;
     }
     state.images = std::move(*images);

@@ -58,9 +58,13 @@ public:
       image.image.code = "null";
       image.jobs.resize(jobs.size());
       for (const KernelJob &job : jobs) {
-        if (!job.given && !job.build(context, target))
-          return internalError("no tile program: " + reason,
-                               "kernel '" + job.name + "'");
+        std::string where = "kernel '" + job.name + "'";
+        if (!job.given) {
+          OwningOpRef<ModuleOp> program = job.build(context, target);
+          if (!program)
+            return internalError("no tile program: " + reason, where);
+          // Code of `program` would be made here.
+        }
         image.image.entries[job.name] = 0;
       }
     }

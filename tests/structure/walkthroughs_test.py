@@ -36,24 +36,129 @@ def check_compiles(command: list[str], build: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
+# A compile by the page's registries: argv has the target and the models. Prints what the front end made, and errors.
+COMPILES = """
+#include "compiler/pipeline/Compile.h"
+#include "frontends/common/FrontEnd.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/Support/raw_ostream.h"
+using namespace knapper;
+int main(int count, char **words) {
+  for (int i = 2; i < count; ++i) {
+    mlir::MLIRContext context;
+    ModelInput input{words[i], {}};
+    ModelBuffers buffers;
+    Options options;
+    options.target = words[1];
+    options.cache = false;
+    if (std::string_view(words[i]).ends_with(".mlir"))
+      options.modelFormat = "mlir";
+    else if (auto made = frontEndFor(input).importModel(context, input, {}, buffers))
+      llvm::outs() << **made << "\\n";
+    CompileInput whole;
+    whole.path = words[i];
+    Expected<int> made = compileModel(whole, options, "");
+    if (!made)
+      llvm::outs() << made.error().message() << "\\n";
+  }
+}
+struct Broken final : FrontEnd {
+  std::string_view name() const override { return "broken"; }
+  bool accepts(const ModelInput &input) const override { return input.begin(6) == "broken"; }
+  Expected<mlir::OwningOpRef<mlir::ModuleOp>>
+  importModel(mlir::MLIRContext &context, const ModelInput &, const DimNumbers &, ModelBuffers &) const override {
+    context.loadDialect<mlir::func::FuncDialect>();
+    mlir::OpBuilder b(&context);
+    mlir::OwningOpRef<mlir::ModuleOp> module = mlir::ModuleOp::create(b.getUnknownLoc());
+    b.setInsertionPointToEnd(module->getBody());
+    auto loc = mlir::NameLoc::get(b.getStringAttr("model.lines:1"));
+    mlir::func::FuncOp::create(b, loc, "main", b.getFunctionType({}, {})).addEntryBlock();
+    return module;
+  }
+};
+namespace knapper {
+const FrontEnd &brokenFrontEnd() {
+  static const Broken broken;
+  return broken;
+}
+} // namespace knapper
+"""
+
+
+def objects_of(sources: dict[Path, str], build: Path) -> list[Path]:
+    """The objects of the files, each compiled as a file of the tree is."""
+    objects = []
+    for source, like in sources.items():
+        command = [str(source) if word == str(ROOT / like) else word for word in command_of(ROOT / like, build)]
+        objects.append(source.with_suffix(".o"))
+        done = subprocess.run([*command, "-Werror", "-c", "-o", objects[-1]], cwd=build, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+    return objects
+
+
+def link(objects: list[Path], build: Path) -> Path:
+    """The objects with the libraries of the whole compiler."""
+    like = "compiler/pipeline/TargetPlugins_test"
+    commands = subprocess.run(
+        ["ninja", "-C", build, "-t", "commands", "-s", like], check=True, capture_output=True, text=True
+    ).stdout
+    words = shlex.split(commands.splitlines()[-1])
+    words = words[words.index("-fuse-ld=lld-22") : words.index("&&", 2)]
+    output = words.index("-o")
+    words = [word for word in words[:output] + words[output + 2 :] if not word.endswith((".cpp.o", "libgtest_main.a"))]
+    program = objects[0].with_suffix("")
+    done = subprocess.run(["clang++-22", *objects, *words, "-o", program], cwd=build, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return program
+
+
 def test_the_page_makes_a_target(tmp_path, build):
-    shutil.copytree(ROOT / "targets", tmp_path / "targets")
+    for folder in ("targets", "runtime"):
+        shutil.copytree(ROOT / folder, tmp_path / folder)
     options = tmp_path / "compiler/options/Options.def"
     options.parent.mkdir(parents=True)
     shutil.copy(ROOT / "compiler/options/Options.def", options)
     page = (ROOT / "docs" / "first-target.md").read_text(encoding="utf-8")
     blocks = re.findall(r"^```sh\n(.*?)^```", page, re.M | re.S)
-    assert len(blocks) == 2
+    assert len(blocks) == 3
     subprocess.run(["sh", "-eu", "-c", "\n".join(blocks)], cwd=tmp_path, check=True)
     registry = (tmp_path / "targets" / "TargetRegistry.cpp").read_text()
     assert registry.count("mineTargetPlugin()") == 2
     assert "|mine|" in options.read_text()
-    assert "'null'" not in (tmp_path / "targets/mine/MinePlugin.cpp").read_text()
+    plugin = tmp_path / "targets/mine/MinePlugin.cpp"
+    assert not re.search(r"\bnull\b|Null", plugin.read_text())
     assert "mine null" in (tmp_path / "targets" / "CMakeLists.txt").read_text()
-    for made, like in (("targets/mine/MinePlugin.cpp", "targets/null/NullPlugin.cpp"), ("targets/TargetRegistry.cpp",) * 2):
+    assert " drivers/mine drivers/null " in (tmp_path / "runtime/CMakeLists.txt").read_text()
+    assert "driver_mine knapper_runtime_driver_null" in (tmp_path / "runtime/testing/CMakeLists.txt").read_text()
+    assert "driver_mine " in (tmp_path / "runtime/drivers/mine/CMakeLists.txt").read_text()
+    ((header, refusal),) = re.findall(r"^```cpp\n(#include .*?\n)\n(.*?)^```", page, re.M | re.S)
+    code, made_here = plugin.read_text(), "          // Code of `program` would be made here.\n"
+    assert code.count(made_here) == 1
+    plugin.write_text(header + code.replace(made_here, refusal))
+    for made, like in (
+        ("runtime/drivers/mine/MineDevice.cpp", "runtime/drivers/null/NullDevice.cpp"),
+        ("runtime/device/Conformance_test.cpp",) * 2,
+    ):
         command = command_of(ROOT / like, build)
         command = [str(tmp_path / made) if word == str(ROOT / like) else word for word in command]
-        check_compiles(command, build)
+        check_compiles([*command, f"-I{tmp_path}"], build)
+
+    main = tmp_path / "main.cpp"
+    main.write_text(COMPILES)
+    sources = {
+        main: "compiler/pipeline/TargetPlugins_test.cpp",
+        plugin: "targets/null/NullPlugin.cpp",
+        tmp_path / "targets/TargetRegistry.cpp": "targets/TargetRegistry.cpp",
+    }
+    program = link(objects_of(sources, build), build)
+    (model,) = re.findall(r"^    printf '(.*)' > model.mlir$", page, re.M)
+    model = model.replace("%%", "%").replace("\\n", "\n")
+    (said,) = re.findall(r"^```text\n(.*?)^```", page, re.M | re.S)
+    refused = ".*".join(map(re.escape, said.removeprefix("knapper: error: ").split("...")))
+    for text, wanted in ((model, refused), (model.replace("exp", "abs"), "")):
+        (tmp_path / "model.mlir").write_text(text)
+        done = subprocess.run([program, "mine", "model.mlir"], cwd=tmp_path, check=True, capture_output=True, text=True)
+        assert re.fullmatch(wanted, done.stdout), done.stdout
 
 
 def test_the_page_makes_a_schedule(tmp_path, build):
@@ -78,14 +183,51 @@ def test_the_page_makes_a_front_end(tmp_path, build):
         (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / file, tmp_path / file)
     page = (ROOT / "docs" / "first-front-end.md").read_text(encoding="utf-8")
-    (code,) = re.findall(r"^```cpp\n(.*?)^```", page, re.M | re.S)
+    code, more = re.findall(r"^```cpp\n(.*?)^```", page, re.M | re.S)
     (shell,) = re.findall(r"^```sh\n(.*?)^```", page, re.M | re.S)
+    model, said = re.findall(r"^```text\n(.*?)^```", page, re.M | re.S)
     made = tmp_path / code.split()[1]
     subprocess.run(["sh", "-euc", shell], cwd=tmp_path, check=True)
-    made.write_text(code)
-    assert (tmp_path / "frontends/FrontEndRegistry.cpp").read_text().count("linesFrontEnd()") == 2
+    last = '  (void)fail("no operator'
+    assert code.count(last) == 1
+    made.write_text(code.replace(last, more + last))
+    registry = tmp_path / "frontends/FrontEndRegistry.cpp"
+    assert registry.read_text().count("linesFrontEnd()") == 2
     assert (tmp_path / "frontends/CMakeLists.txt").read_text().count("lines") == 2
     assert "|lines|" in (tmp_path / "compiler/options/Options.def").read_text()
-    like = ROOT / "frontends" / "onnx" / "OnnxFrontEnd.cpp"
-    command = [str(made) if word == str(like) else word for word in command_of(like, build)]
-    check_compiles(command, build)
+
+    text = registry.read_text()
+    text = text.replace("const FrontEnd &linesFrontEnd();", "const FrontEnd &linesFrontEnd(), &brokenFrontEnd();")
+    registry.write_text(text.replace("&linesFrontEnd(),", "&linesFrontEnd(), &brokenFrontEnd(),"))
+    main = tmp_path / "main.cpp"
+    main.write_text(COMPILES)
+    sources = {
+        main: "compiler/pipeline/TargetPlugins_test.cpp",
+        made: "frontends/onnx/OnnxFrontEnd.cpp",
+        registry: "frontends/FrontEndRegistry.cpp",
+    }
+    program = link(objects_of(sources, build), build)
+
+    def imported(text: str) -> str:
+        (tmp_path / "model.lines").write_text(text)
+        return subprocess.run([program, "null", "model.lines"], cwd=tmp_path, check=True, capture_output=True, text=True).stdout
+
+    assert 'ts.max' in imported(model) and 'ts.name = "z"' in imported(model)
+    wrong = imported(model.replace("add z y x", "add z y w"))
+    assert wrong.splitlines()[0] == said.splitlines()[0].removeprefix("knapper: error: ")
+    assert imported("input x 4 8\ninput y 8 2\nmatmul z x y\noutput z\n").count("tensor<4x2xf32>") >= 2
+    for text, said in (
+        ("input x 4 8\ninput y 9 2\nmatmul z x y\noutput z\n", "model.lines:3: "),
+        ("input x 4\ninput y 4 2\nmatmul z x y\noutput z\n", "model.lines:3: "),
+        ("input x 4 8\ninput y 4 9\nadd z x y\noutput z\n", "model.lines:3: "),
+        ("input x 4 -8\noutput x\n", "model.lines:1: "),
+        ("input x 4 eight\noutput x\n", "model.lines:1: 'eight' is no size"),
+        ("input x 4000000000 8000000000\noutput x\n", "model.lines:1: "),
+        ("input x 4\nrelu\noutput x\n", "model.lines:2: no operator 'relu'"),
+        ("input x 4\nrelu x x\noutput x\n", "model.lines:2: there is a value 'x' already"),
+        ("input x 4\nrelu y x\noutput\n", "model.lines:3: names no value"),
+        ("input x 4\nrelu y x\n", "model.lines: there is no output"),
+    ):
+        assert imported(text).startswith(said), imported(text)
+    broken = imported("broken")
+    assert "model.lines:1: the front end 'broken' made a program that is not valid: " in broken
