@@ -230,8 +230,7 @@ Expected<std::vector<UserKernel>> readUserKernels(const std::string &path) {
   return kernels;
 }
 
-Expected<std::string> userKernelsText(const std::string &path) {
-  ASSIGN_OR_RETURN(std::vector<UserKernel> kernels, readUserKernels(path));
+std::string userKernelsText(std::span<const UserKernel> kernels) {
   Json all = Json::array();
   for (const UserKernel &k : kernels)
     all.push_back({k.name, k.signature, k.target, k.isa, k.grid, k.grain,

@@ -38,7 +38,7 @@ struct UserKernel {
 Expected<std::vector<UserKernel>> readUserKernels(const std::string &path);
 
 /// What a file of user kernels says, its code included: for cache keys.
-Expected<std::string> userKernelsText(const std::string &path);
+std::string userKernelsText(std::span<const UserKernel> kernels);
 
 /// What the names of user kernels begin with as knobs: of tuning records.
 inline constexpr const char *kUserKnob = "user:";

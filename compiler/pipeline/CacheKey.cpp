@@ -185,8 +185,8 @@ Expected<CacheKey> cacheKey(const CompileInput &input, const Options &options) {
                      hashFile(options.records, options.verifyFiles));
     key.fields.push_back({"records", std::move(hash)});
   }
-  if (!options.kernels.empty()) {
-    ASSIGN_OR_RETURN(std::string text, userKernelsText(options.kernels));
+  if (input.userKernels) {
+    std::string text = userKernelsText(*input.userKernels);
     key.fields.push_back({"kernels", hashText(text.data(), text.size())});
   }
 #define OPTION(TYPE, FIELD, NAME, DEFAULT, VALUES, HELP)                       \

@@ -11,8 +11,8 @@ namespace knapper {
 bool isCacheable(const CompileInput &input, const Options &options);
 
 /// Hashes of the model and of its external data, the model's file name, this
-/// compiler and every option that changes the result. UserError for a model
-/// that cannot be read.
+/// compiler and every option that changes the result. `input` is what
+/// withUserKernels gives. UserError for a model that cannot be read.
 Expected<CacheKey> cacheKey(const CompileInput &input, const Options &options);
 
 /// compileModel without the cache.

@@ -22,6 +22,8 @@ CompileState::CompileState(const CompileInput &input, const Options &options)
     : input(input), options(options),
       context(std::make_unique<MLIRContext>(MLIRContext::Threading::DISABLED)),
       sources(std::make_unique<Sources>()) {
+  if (input.userKernels)
+    userKernels = *input.userKernels;
   DialectRegistry registry;
   registerAllKnapperDialects(registry);
   context->appendDialectRegistry(registry);
@@ -344,15 +346,28 @@ Expected<int> runPhases(const CompileInput &input, const Options &options,
 
 } // namespace
 
+Expected<CompileInput> withUserKernels(const CompileInput &input,
+                                       const Options &options) {
+  CompileInput whole = input;
+  if (options.kernels.empty() || whole.userKernels)
+    return whole;
+  ASSIGN_OR_RETURN(std::vector<UserKernel> kernels,
+                   readUserKernels(options.kernels));
+  whole.userKernels =
+      std::make_shared<const std::vector<UserKernel>>(std::move(kernels));
+  return whole;
+}
+
 Expected<int> compileModel(const CompileInput &input, const Options &options,
                            const std::string &outputPath, CompileStats *stats,
                            const ProgressFn &progress) {
   CompileStats own;
   stats = stats ? stats : &own;
-  return isCacheable(input, options)
-             ? compileThroughCache(input, options, outputPath, *stats, progress,
+  ASSIGN_OR_RETURN(CompileInput whole, withUserKernels(input, options));
+  return isCacheable(whole, options)
+             ? compileThroughCache(whole, options, outputPath, *stats, progress,
                                    runPhases)
-             : runPhases(input, options, outputPath, stats, progress);
+             : runPhases(whole, options, outputPath, stats, progress);
 }
 
 } // namespace knapper

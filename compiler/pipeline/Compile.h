@@ -6,11 +6,14 @@
 #include "runtime/base/Error.h"
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace knapper {
+
+struct UserKernel;
 
 /// What to compile: a file (.onnx, or .mlir with tensor IR), or bytes, which
 /// are ONNX unless the option `model-format` says otherwise.
@@ -23,6 +26,8 @@ struct CompileInput {
   /// may be answered from the cache too.
   std::vector<std::string> dataFiles = {};
   bool namesNoFile = false; ///< tensor IR: likewise
+  /// What the file of `--kernels` says (withUserKernels).
+  std::shared_ptr<const std::vector<UserKernel>> userKernels = {};
 
   /// What the artefact says that it was made from.
   std::string name() const {
@@ -62,12 +67,18 @@ struct CompileStats {
   std::string json() const;
 };
 
+/// The input with what the file of `--kernels` says, unless it has it already.
+/// Errors: those of readUserKernels.
+Expected<CompileInput> withUserKernels(const CompileInput &input,
+                                       const Options &options);
+
 using ProgressFn = std::function<void(const char *phase, int done, int total)>;
 
 /// Compiles and writes the artefact to `outputPath` (atomically), or into an
 /// anonymous file whose descriptor is returned when `outputPath` is empty; the
 /// descriptor is the caller's, -1 when a file was written or --stop-after ended
-/// the compile. Thread-safe: calls share nothing.
+/// the compile. Thread-safe: calls share nothing. The file of `--kernels` is
+/// read once, at the beginning: what is hashed is what is linked.
 Expected<int> compileModel(const CompileInput &input, const Options &options,
                            const std::string &outputPath,
                            CompileStats *stats = nullptr,

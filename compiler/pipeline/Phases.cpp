@@ -86,7 +86,6 @@ Status chooseSchedules(CompileState &state) {
                      tune::Records::read(state.options.records));
     records = std::move(read);
   }
-  TRY(readUserKernels(state));
   ASSIGN_OR_RETURN(std::vector<VendorLibrary> vendors,
                    vendorsOf(state.options));
   std::string target = state.target->tuningKey(state.targets.front());
@@ -382,13 +381,6 @@ const UserKernel *userKernelOf(const CompileState &state,
     return kernel.name == unique.userKernel;
   });
   return found == state.userKernels.end() ? nullptr : &*found;
-}
-
-Status readUserKernels(CompileState &state) {
-  if (state.options.kernels.empty())
-    return success();
-  ASSIGN_OR_RETURN(state.userKernels, readUserKernels(state.options.kernels));
-  return success();
 }
 
 OwningOpRef<ModuleOp> tileProgram(const CompileState &state,

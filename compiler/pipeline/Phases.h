@@ -40,7 +40,7 @@ struct CompileState {
   fusion::FusionReport fusionReport;
   KernelSet kernels;
   llvm::DenseMap<mlir::Operation *, KernelUse> uses;
-  std::vector<UserKernel> userKernels; ///< of --kernels
+  std::span<const UserKernel> userKernels; ///< of --kernels; of `input`
   /// Tile programs that a dump brought, by instruction set and function; built
   /// from the schedules when empty.
   std::map<std::pair<std::string, std::string>, std::string> tilePrograms;
@@ -126,9 +126,6 @@ const UserKernel *userKernelOf(const CompileState &state,
 /// Fills `jobs`: each worker of emit builds the programs that it lowers, in its
 /// own context.
 Status listPrograms(CompileState &state);
-
-/// Reads the file of --kernels, if one is given.
-Status readUserKernels(CompileState &state);
 
 /// Finds the kernels of the program and which are equal.
 void collectKernels(CompileState &state);

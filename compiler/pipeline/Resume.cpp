@@ -172,7 +172,6 @@ Status Resume::takeVendorOf(UniqueKernel &unique, StringRef library) {
 }
 
 Status Resume::readSchedules() {
-  TRY(readUserKernels(state));
   collectKernels(state);
   std::vector<UniqueKernel> &kernels = state.kernels.kernels;
   Status status = success();

@@ -336,12 +336,9 @@ struct Shadow {
 } // namespace
 
 /// Whether results of a kernel of the user's may lie over its operands.
-static Expected<bool> maySharePlaces(const Options &options) {
-  if (options.kernels.empty())
-    return false;
-  ASSIGN_OR_RETURN(std::vector<UserKernel> kernels,
-                   readUserKernels(options.kernels));
-  return llvm::any_of(kernels, [](const auto &k) { return k.inPlace; });
+static bool maySharePlaces(const CompileInput &input) {
+  return input.userKernels &&
+         llvm::any_of(*input.userKernels, [](auto &k) { return k.inPlace; });
 }
 
 /// Kernels were checked with their results apart; the model's are to be the
@@ -363,10 +360,12 @@ static Status checkPlan(const CompileInput &input, Options options,
   return success();
 }
 
-Expected<VerifyReport> verifyModel(const CompileInput &input,
+Expected<VerifyReport> verifyModel(const CompileInput &model,
                                    const Options &options,
                                    const std::vector<HostTensor> &inputs,
                                    const RunArtefact &run) {
+  // Compiled several times, of the same bytes.
+  ASSIGN_OR_RETURN(CompileInput input, withUserKernels(model, options));
   Options first = options;
   first.stopAfter = "fuse";
   first.cache = false;
@@ -393,7 +392,9 @@ Expected<VerifyReport> verifyModel(const CompileInput &input,
   second.modelFormat.clear(); // text of ours, whatever the model was
   second.stopAfter.clear();
   second.cache = false;
-  Expected<int> fd = compileModel(CompileInput{{}, text}, second, "");
+  CompileInput fused{{}, text};
+  fused.userKernels = input.userKernels;
+  Expected<int> fd = compileModel(fused, second, "");
   if (!fd)
     return fd.takeError();
   Expected<std::vector<HostTensor>> outputs = run(*fd, inputs);
@@ -419,8 +420,7 @@ Expected<VerifyReport> verifyModel(const CompileInput &input,
   VerifyReport report;
   for (Operation &op : function.getBody().front())
     TRY(shadow.step(&op, report));
-  ASSIGN_OR_RETURN(bool shared, maySharePlaces(options));
-  if (shared)
+  if (maySharePlaces(input))
     TRY(checkPlan(input, options, inputs, *outputs, run, report));
   return report;
 }

@@ -5,117 +5,21 @@ from __future__ import annotations
 import ctypes
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Unpack
 
-from knapper import dtypes, from_jax, from_torch, library, log
-from knapper.callbacks import Callbacks
+from knapper import from_torch, library
 from knapper.cancellation import Cancellation
 from knapper.errors import WrongType, WrongValue
-from knapper.library import (
-    ARTEFACT,
-    CCompileOptions,
-    COption,
-    check,
-    encode_path,
-    take_string,
-)
-from knapper.loading import load_options
+from knapper.library import check, take_string
 from knapper.module import Module
-from knapper.options import CompileOptions, check_names, text_of
-
-# A path, bytes, an object with SerializeToString (onnx.ModelProto) or what
-# torch.onnx.export and jax.export give.
-Model = Any
+from knapper.options import CompileOptions, check_names
+from knapper.request import Compiler, Model, float_name, request_of
 
 _OWN = (
     "target", "threads", "dtype", "output", "progress", "spin_microseconds", "device",
     "cancel", "example_inputs", "dynamic_shapes",
 )  # fmt: skip
-
-
-def _wrong_model(name: str, hint: str) -> WrongValue:
-    return WrongValue(
-        f"model: {name} is a compiled artefact, not a model", where="model", hint=hint
-    )
-
-
-def _set_model(
-    request: CCompileOptions, model: Model, keep: list[object], compiled: bool
-) -> None:
-    """The request's model, by path or by bytes; `compiled`: or an artefact."""
-    if from_torch.is_onnx_program(model):
-        import tempfile  # slow to import
-
-        folder = tempfile.TemporaryDirectory(prefix="knapper-")
-        keep.append(folder)
-        model = from_torch.save(model, folder.name, "model")
-    elif from_jax.is_exported(model):
-        model = from_jax.bytecode(model)
-    if isinstance(model, (str, os.PathLike)):
-        path = encode_path(model, "model")
-        if path.endswith(b".knap") and not compiled:
-            name = os.fsdecode(path)
-            raise _wrong_model(repr(name), f"knapper.load({name!r})")
-        request.model_path = path
-        return
-    if hasattr(model, "SerializeToString"):
-        try:
-            model = model.SerializeToString()
-        except ValueError as error:
-            raise WrongValue(
-                f"model: it cannot be passed in memory: {error}",
-                where="model",
-                hint="save it to a file and pass its path",
-            ) from error
-    if not isinstance(model, (bytes, bytearray, memoryview)):
-        raise WrongType(
-            f"model: a model is a path, bytes, an onnx.ModelProto or what "
-            f"torch.onnx.export or jax.export gives, not {type(model).__name__}",
-            where="model",
-            hint="knapper.compile('model.onnx')",
-        )
-    data = bytes(model)
-    if data.startswith(ARTEFACT) and not compiled:
-        raise _wrong_model("this", "knapper.load(data)")
-    keep.append(data)
-    request.model_bytes = ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p)
-    request.model_size = len(data)
-
-
-def _request(
-    model: Model,
-    options: Mapping[str, object],
-    keep: list[object],
-    compiled: bool = False,
-) -> CCompileOptions:
-    """The request's struct; what it points to is added to `keep`."""
-    request = CCompileOptions()
-    request.size = ctypes.sizeof(CCompileOptions)
-    _set_model(request, model, keep, compiled)
-    given = {key: value for key, value in options.items() if value is not None}
-    rows = (COption * max(1, len(given)))()
-    for row, (key, value) in zip(rows, given.items()):
-        row.key = key.replace("_", "-").encode()
-        row.value = text_of(key, value).encode()
-    keep.append(rows)
-    request.options = rows
-    request.num_options = len(given)
-    return request
-
-
-def _float_name(dtype: object) -> str | None:
-    """The dtype to convert to, of those that there are."""
-    if dtype is None or dtype == "":
-        return None
-    name = dtypes.name_of(dtype)
-    if name not in ("f32", "bf16", "f16"):
-        raise WrongValue(
-            f"dtype: a float32 model is not converted to {name}",
-            where="dtype",
-            hint='"bf16", "f16", or None to keep it; weights="int8" for integers',
-        )
-    return name
 
 
 def compile(
@@ -170,20 +74,11 @@ def compile(
     fails; InternalError for a defect. Errors are Python's own too where these
     fit: ValueError, TypeError, FileNotFoundError, MemoryError.
     """
-    lib = library.library()
-    log.follow()
     check_names(options, "compile", _OWN)
-    for name, value, kind in (
-        ("progress", progress, "a function: progress(phase, done, total)"),
-        ("cancel", cancel, "a knapper.Cancellation"),
-    ):
-        good = callable(value) if name == "progress" else isinstance(value, Cancellation)
-        if value is not None and not good:
-            raise WrongType(
-                f"{name}: {value!r} is not {kind}", where=name, hint=f"pass {kind}"
-            )
-    loading = load_options(threads, spin=spin_microseconds, device=device)
-    table: dict[str, Any] = {"target": target, "dtype": _float_name(dtype), **options}
+    compiler = Compiler(
+        target=target, threads=threads, dtype=dtype, output=output, progress=progress,
+        spin_microseconds=spin_microseconds, device=device, cancel=cancel, **options,
+    )  # fmt: skip
     if isinstance(model, type):
         name = model.__name__
         raise WrongType(
@@ -194,8 +89,9 @@ def compile(
         from knapper.torch import export
 
         return export(
-            model, threads=threads, output=output, progress=progress,
-            spin_microseconds=spin_microseconds, device=device, cancel=cancel, **table,
+            model, target=target, threads=threads, dtype=dtype, output=output,
+            progress=progress, spin_microseconds=spin_microseconds, device=device,
+            cancel=cancel, **options,
         )  # fmt: skip
     if from_torch.is_module(model):
         model = from_torch.export(model, example_inputs, dynamic_shapes)
@@ -206,16 +102,7 @@ def compile(
             where="example_inputs",
             hint='leave them out; dim={"batch": 1} fixes sizes of a model',
         )
-    keep: list[object] = []
-    request = _request(model, table, keep)
-    if output is not None:
-        request.output_path = encode_path(output, "output")
-
-    callbacks = Callbacks(request, progress, cancel)
-    handle = ctypes.c_void_p()
-    error = lib.knapper_compile(ctypes.byref(request), loading, ctypes.byref(handle))
-    callbacks.finish(error, handle)
-    return Module._adopt(handle)
+    return compiler(model)
 
 
 def _text_of(what: str, model: Model, options: Any) -> str:
@@ -223,7 +110,7 @@ def _text_of(what: str, model: Model, options: Any) -> str:
     check_names(options, what, ())
     from_torch.refuse_module(model, what)
     keep: list[object] = []
-    request = _request(model, options, keep, compiled=what == "translate")
+    request = request_of(model, options, keep, compiled=what == "translate")
     text = ctypes.c_void_p()
     function = getattr(library.library(), f"knapper_{what}")
     check(function(ctypes.byref(request), ctypes.byref(text)))
@@ -272,8 +159,8 @@ def verify(
     values = module._arguments.bind_collection(inputs)
     prepared, held = module._arguments.prepare(values)
     keep: list[object] = [held]
-    table = {"target": target, "dtype": _float_name(dtype), **options}
-    request = _request(model, table, keep)
+    table = {"target": target, "dtype": float_name(dtype), **options}
+    request = request_of(model, table, keep)
     text = ctypes.c_void_p()
     check(
         library.library().knapper_verify(

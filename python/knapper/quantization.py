@@ -12,7 +12,6 @@ from typing import Any, Unpack
 from knapper import from_torch, library, log
 from knapper.callbacks import Callbacks
 from knapper.cancellation import Cancellation
-from knapper.compiler import Model, _request
 from knapper.errors import UserError, WrongType, WrongValue
 from knapper.library import (
     CQuantizeOptions,
@@ -23,6 +22,7 @@ from knapper.library import (
 from knapper.loading import load_options
 from knapper.module import Module
 from knapper.options import CompileOptions, check_names
+from knapper.request import Model, request_of
 
 _OWN = (
     "output", "calibration", "range", "percentile", "activations", "keep",
@@ -98,7 +98,7 @@ def quantize(
         "weight_zero_points": asymmetric,
     }
     table.update(options)
-    request = _request(model, table, held)
+    request = request_of(model, table, held)
     if output is not None:
         request.output_path = encode_path(output, "output")
 

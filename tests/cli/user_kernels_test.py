@@ -9,6 +9,7 @@ import struct
 import subprocess
 from pathlib import Path
 
+import knapper
 import numpy as np
 import onnx
 import pytest
@@ -146,6 +147,24 @@ def test_the_cache_looks_into_the_code(tool, model, entry, tmp_path):
     for mark, added in (("0", 0), ("4", 4), ("0", 0)):
         compile_object(tmp_path, "plus.o", CODE, f"-DMARK={mark}")
         assert np.allclose(ran(tool, tmp_path, model, "--kernels", name), added, atol=1e-5)
+
+
+@pytest.mark.parametrize("cache", [True, False])
+def test_files_are_read_once(model, entry, tmp_path, cache):
+    """What is hashed is what is linked, also when the files go meanwhile."""
+    files = [tmp_path / compile_object(tmp_path, "plus.o", CODE, "-DMARK=2"), tmp_path / write(tmp_path, entry | {"always": True})]
+    begun = []
+
+    def remove(phase, done, total):
+        if not begun:
+            [file.unlink() for file in files]
+        begun.append(phase)
+
+    options = {"kernels": files[1], "cache": cache, "cache_dir": tmp_path / "cache"}
+    module = knapper.compile(tmp_path / model, progress=remove, **options)
+    assert begun[0] == ("hash" if cache else "import")
+    x = np.load(tmp_path / "x.npy")
+    np.testing.assert_allclose(module(x)["y"] - x - ONE, 2, rtol=1e-5)
 
 
 def test_verify_charges_it(tool, fails, model, entry, tmp_path):

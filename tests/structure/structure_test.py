@@ -140,21 +140,19 @@ def test_settings_of_kernels_are_typed_fields():
 
 
 def imports(file: str) -> list[str]:
-    """Modules that a Python file imports as it is loaded, dotted; not those that a type checker alone sees."""
+    """Modules that a Python file imports, dotted, inside functions too; not those that a type checker alone sees."""
     package = file.removesuffix(".py").split("/")[1:-1]
-    found, bodies = [], [ast.parse(text(file)).body]
-    while bodies:
-        for node in bodies.pop():
-            if isinstance(node, ast.Import):
-                found += [alias.name for alias in node.names]
-            elif isinstance(node, ast.ImportFrom):
-                base = package[: len(package) - node.level + 1] if node.level else []
-                base = base + (node.module.split(".") if node.module else [])
-                found += [".".join([*base, alias.name]) for alias in node.names] + [".".join(base)]
-            elif isinstance(node, ast.If) and "TYPE_CHECKING" not in ast.unparse(node.test):
-                bodies += [node.body, node.orelse]
-            elif isinstance(node, ast.Try):
-                bodies += [node.body, *(handler.body for handler in node.handlers)]
+    found, nodes = [], [ast.parse(text(file))]
+    while nodes:
+        node = nodes.pop()
+        if isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            base = base + (node.module.split(".") if node.module else [])
+            found += [".".join([*base, alias.name]) for alias in node.names] + [".".join(base)]
+        elif not (isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)):
+            nodes += ast.iter_child_nodes(node)
     return found
 
 

@@ -161,6 +161,24 @@ def test_the_page_makes_a_target(tmp_path, build):
         assert re.fullmatch(wanted, done.stdout), done.stdout
 
 
+@pytest.mark.parametrize("page", ["first-front-end", "first-schedule", "first-target"])
+def test_commands_name_what_there_is(page, build):
+    """The targets of ninja; and the files, but for those that the page makes."""
+    text = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
+    commands = [line.strip() for line in text.split("\n") if line.startswith("    ")]
+    made = set(re.findall(r"^// (\S+)$", text, re.M))
+    checked = 0
+    for command in commands:
+        words = command.split()
+        if words[:3] == ["ninja", "-C", "build/dev"]:
+            query = subprocess.run([*words[:3], "-t", "query", *words[3:]], cwd=ROOT, capture_output=True, text=True)
+            assert query.returncode == 0, query.stderr
+            checked += 1
+        for path in re.findall(r"(?<![\w./-])(?:bench|codegen|docs|tests)/[\w./-]+", command):
+            assert path in made or (ROOT / path).exists(), path
+    assert checked
+
+
 def test_the_page_makes_a_schedule(tmp_path, build):
     core = "codegen/schedule/core"
     shutil.copytree(ROOT / core, tmp_path / core)
@@ -176,6 +194,21 @@ def test_the_page_makes_a_schedule(tmp_path, build):
     command = [str(made) if word == str(like) else word for word in command_of(like, build)]
     # The copies, with the new line of the table, are found before the tree.
     check_compiles([command[0], f"-I{tmp_path}", *command[1:]], build)
+
+
+def test_the_lit_test_of_the_page_is_a_program(tmp_path, build):
+    """Its commands run; what they print is the new schedule's."""
+    page = (ROOT / "docs" / "first-schedule.md").read_text(encoding="utf-8")
+    (test,) = re.findall(r"^```mlir\n(.*?)^```", page, re.M | re.S)
+    assert "kind = \"row_tiles\"" in test
+    file = tmp_path / "row-tiles.mlir"
+    file.write_text(test)
+    commands = re.findall(r"RUN: knapper (.*) %s (.*) \| FileCheck", test)
+    assert len(commands) == 2
+    for before, after in commands:
+        done = subprocess.run([build / "bin" / "knapper", *before.split(), file, *after.split()], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert "@main" in done.stdout and "pointwise" in done.stdout
 
 
 def test_the_page_makes_a_front_end(tmp_path, build):

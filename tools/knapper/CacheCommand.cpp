@@ -88,8 +88,9 @@ Status explain(const CacheArguments &arguments) {
   Expected<Cache> cache = Cache::open(options.cacheDir);
   if (!cache)
     return cache.takeError();
-  CompileInput input;
-  input.path = arguments.model;
+  CompileInput named;
+  named.path = arguments.model;
+  ASSIGN_OR_RETURN(CompileInput input, withUserKernels(named, options));
   ASSIGN_OR_RETURN(CacheKey key, cacheKey(input, options));
   std::vector<CacheEntry> entries = cache->list();
   const CacheEntry *nearest = nearestEntry(key, entries);

@@ -15,8 +15,9 @@ import torch
 from torch._inductor.output_code import OutputCode
 from torch.fx import GraphModule
 
-import knapper
 from knapper.errors import UserError
+from knapper.library import version
+from knapper.request import Compiler
 from knapper.torch import custom, sizes
 from knapper.torch.counters import collector, count
 from knapper.torch.description import Description
@@ -65,8 +66,7 @@ class Recipe:
         for overload in description.overloads if options.fallback == "allow" else description.by_torch:
             register(overload)
         phases: set[str] = set()
-        build = functools.partial(
-            knapper.compile,
+        build = Compiler(
             model_format="torch",
             target=self.target,
             allow_tf32=self.allow_tf32,
@@ -204,7 +204,7 @@ def key(options: Options) -> str:
         cuda.math_sdp_enabled(), cuda.cudnn_sdp_enabled(),
     )  # fmt: skip
     told = (
-        f"knapper {knapper.version()} {_sources()}", options, custom.key(),
+        f"knapper {version()} {_sources()}", options, custom.key(),
         options.threads or torch.get_num_threads(), kernels, cuda.matmul.allow_tf32,
         torch.get_float32_matmul_precision(), torch.get_default_dtype(),
         torch.are_deterministic_algorithms_enabled(),

@@ -18,8 +18,9 @@ from torch.export.graph_signature import (
     TensorArgument,
 )
 
-import knapper
 from knapper.errors import UserError, WrongValue
+from knapper.module import Module
+from knapper.request import Compiler
 from knapper.torch import decompositions, formulas, planes
 from knapper.torch.describe import Describer
 from knapper.torch.description import DTYPES
@@ -29,7 +30,7 @@ from knapper.torch.weights import Weights
 _HELD = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 
 
-class ExportedModule(knapper.Module):
+class ExportedModule(Module):
     """What `export` gives: a Module whose weights have names."""
 
     __slots__ = ("_build", "_state")
@@ -65,7 +66,7 @@ class ExportedModule(knapper.Module):
         self._take(self._build(given))
         object.__setattr__(self, "_state", given)
 
-    def _take(self, module: knapper.Module) -> None:
+    def _take(self, module: Module) -> None:
         for name in ("_lib", "_handle", "_facts", "_arguments"):
             object.__setattr__(self, name, getattr(module, name))
 
@@ -112,15 +113,14 @@ def _build(
     fallback: bool,
     options: dict[str, Any],
     state: Mapping[str, torch.Tensor],
-) -> knapper.Module:
+) -> Module:
     """The program compiled; `state`: weights in the place of its own."""
     writer = _Writer(program, names, state)
     text = writer.write(fallback)
     if fallback:
         for overload in writer.overloads:
             register(overload)
-    compile = functools.partial(knapper.compile, model_format="torch", **options)
-    return writer.weights.build(text, compile)
+    return writer.weights.build(text, Compiler(model_format="torch", **options))
 
 
 def _program(

@@ -435,21 +435,6 @@ class Program:
                 ).to(output.device, copy=True)
 
 
-def tensors_of(tensors: list[torch.Tensor]) -> tuple[Any, list[Any]]:
-    """Row-major tensors as the C API takes them, and what must live as long."""
-    codes = {dtype: dtypes.NAMES.index(name) for dtype, name in DTYPES.items()}
-    rows = (CTensor * max(1, len(tensors)))()
-    held: list[Any] = [tensors]
-    for row, tensor in zip(rows, tensors):
-        row.shape = shape = (ctypes.c_int64 * max(1, tensor.dim()))(*tensor.shape)
-        held.append(shape)
-        row.rank = tensor.dim()
-        row.dtype = codes[tensor.dtype]
-        row.data = tensor.data_ptr() if tensor.numel() else None
-        row.bytes = tensor.nbytes
-    return rows, held
-
-
 def _arranged(memory: torch.Tensor, output: Output) -> torch.Tensor:
     """What lies in memory's order with the dims in their own."""
     back = [0] * len(output.order)

@@ -10,9 +10,11 @@ from typing import Any
 
 import torch
 
-from knapper import compiler
+from knapper import dtypes
 from knapper.errors import InternalError
-from knapper.library import check, library, take_string
+from knapper.library import CTensor, check, library, take_string
+from knapper.request import request_of
+from knapper.torch.description import DTYPES
 
 _SCRIPT = '''"""Checks every kernel of a compiled graph against float64."""
 
@@ -31,14 +33,27 @@ for kernel in kernels((here / "graph.json").read_bytes(), inputs):
 '''
 
 
+def _rows_of(tensors: list[torch.Tensor]) -> tuple[Any, list[Any]]:
+    """Row-major tensors as the C API takes them, and what must live as long."""
+    codes = {dtype: dtypes.NAMES.index(name) for dtype, name in DTYPES.items()}
+    rows = (CTensor * max(1, len(tensors)))()
+    held: list[Any] = [tensors]
+    for row, tensor in zip(rows, tensors):
+        row.shape = shape = (ctypes.c_int64 * max(1, tensor.dim()))(*tensor.shape)
+        held.append(shape)
+        row.rank = tensor.dim()
+        row.dtype = codes[tensor.dtype]
+        row.data = tensor.data_ptr() if tensor.numel() else None
+        row.bytes = tensor.nbytes
+    return rows, held
+
+
 def kernels(graph: bytes, inputs: list[torch.Tensor]) -> list[dict[str, Any]]:
     """What `knapper.verify` says of the kernels of a graph's description, on row-major
     tensors in the order of its inputs."""
-    from knapper.torch.program import tensors_of
-
     keep: list[object] = []
-    request = compiler._request(graph, {"model_format": "torch"}, keep)
-    rows, held = tensors_of(inputs)
+    request = request_of(graph, {"model_format": "torch"}, keep)
+    rows, held = _rows_of(inputs)
     text = ctypes.c_void_p()
     check(library().knapper_verify(ctypes.byref(request), rows, len(inputs), ctypes.byref(text)))
     del held

@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
+from knapper.torch.description import DTYPES, NARROW
+
 # The versions that the tests have run on.
 OLDEST, NEWEST = (2, 11), (2, 13)
 
@@ -66,8 +68,6 @@ def saves(metadata: Any) -> int | None:
 @functools.cache
 def saturating() -> list[str]:
     """Names of the floats of eight bits to which this torch's conversions saturate."""
-    from knapper.torch.description import DTYPES, NARROW
-
     with unset_fake_temporarily():
         large = torch.tensor(torch.inf)
         return [DTYPES[t] for t in NARROW if bool(large.to(t).float().isfinite())]

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
-import knapper
+from knapper.module import Module
 
 # Weights of more bytes go to the compiler in a file.
 _MOST_IN_MEMORY = 64 << 20
@@ -39,7 +39,7 @@ class Weights:
             self._size += len(flat) + pad
         return self._places[key]
 
-    def build(self, text: bytes, compile: Callable[[Any], knapper.Module]) -> knapper.Module:
+    def build(self, text: bytes, compile: Callable[[Any], Module]) -> Module:
         """What `compile` makes of the description and the data."""
         # Constants begin on a boundary of the whole.
         parts = [text + b"\0" * (_ALIGNMENT - len(text) % _ALIGNMENT), *self._parts]
