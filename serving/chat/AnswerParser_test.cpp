@@ -110,6 +110,18 @@ TEST(AnswerParser, StopsBehindOneCallWhereOneIsAsked) {
               "call:now|arguments:{}|end:");
 }
 
+TEST(AnswerParser, AValueThatIsNestedDeeplyStaysText) {
+  for (size_t depth : {64, 65}) {
+    std::string value = std::string(depth, '[') + std::string(depth, ']');
+    std::string text = "<tool_call><function=look><parameter=n>" + value +
+                       "</parameter></function></tool_call>";
+    const char *quote = depth > 64 ? "\"" : "";
+    EXPECT_EQ(parse("qwen3-coder", text, 100),
+              "call:look|arguments:{\"n\": " + (quote + value) + quote +
+                  "}|end:");
+  }
+}
+
 TEST(AnswerParser, KeepsWhatItGetsOfDamagedTexts) {
   std::mt19937 draw(7);
   for (int i = 0; i < 20000; ++i) {

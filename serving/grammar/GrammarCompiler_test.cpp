@@ -480,6 +480,9 @@ TEST(SchemaCheck, NamesTheKeywordAndItsPlace) {
   EXPECT_EQ(place(R"({"$ref": "other.json"})"), ".$ref");
   EXPECT_EQ(place(R"({"enum": []})"), ".enum");
   EXPECT_EQ(place(R"({"type": "string", "enum": ["a", 1]})"), ".enum[1]");
+  EXPECT_EQ(place(R"({"type": "integer", "enum": [1, 2.0, 2.5]})"), ".enum[2]");
+  EXPECT_EQ(place(R"({"type": "number", "enum": [1, 2.5]})"), "none");
+  EXPECT_EQ(place(R"({"type": "string", "minLength": -1})"), ".minLength");
   EXPECT_EQ(place("3"), "");
 }
 
