@@ -74,6 +74,12 @@ const Case cases[] = {
      "\"now\", \"arguments\": {\"a\": }}</tool_call>"},
     {"hermes", "<tool_call>{\"name\": \"now\", \"arguments\": {\"a",
      "call:now|arguments:{\"a"},
+    {"hermes",
+     R"(<tool_call>{"name": "now", "arguments": {"a": "\\"}}</tool_call>c)",
+     R"(call:now|arguments:{"a": "\\"}|end:|content:c)"},
+    {"hermes",
+     R"(<tool_call>{"name": "now", "arguments": {"a": "\"}"}}</tool_call>c)",
+     R"(call:now|arguments:{"a": "\"}"}|end:|content:c)"},
     {"llama3",
      "{\"name\": \"now\", \"parameters\": {}};{\"name\": \"look\", "
      "\"parameters\": {\"n\": 1}}",
