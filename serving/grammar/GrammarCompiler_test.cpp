@@ -1,4 +1,5 @@
 #include "serving/grammar/GrammarCompiler.h"
+#include "serving/grammar/GrammarFollower.h"
 #include "serving/grammar/MaskWords.h"
 #include "serving/grammar/SchemaCheck.h"
 
@@ -442,6 +443,24 @@ TEST(GrammarCompiler, TimeOfAMaskIsTheProcessors) {
   auto late = (*made)->begin()->next(true);
   ASSERT_FALSE(late);
   EXPECT_NE(late.error().what.find("too long"), std::string::npos);
+}
+
+TEST(GrammarFollower, ForcesWhatTheGrammarAloneDecides) {
+  auto compiler = started(bytesAnd({}));
+  ASSERT_TRUE(compiler);
+  // Of '1' and 'c' each is the only one of its word of a mask.
+  auto made = compile(*compiler, {GrammarKind::regex, "ab[1c]d"});
+  ASSERT_TRUE(made) << made.error().message();
+  MaskWorkers workers(0);
+  GrammarFollower follower((*made)->begin(), workers, {true, 8});
+  auto outcome = follower.outcome();
+  ASSERT_TRUE(outcome);
+  EXPECT_EQ((*outcome)->forced, (std::vector<int32_t>{'a', 'b'}));
+  ASSERT_TRUE(follower.accept('c'));
+  outcome = follower.outcome();
+  ASSERT_TRUE(outcome);
+  EXPECT_EQ((*outcome)->forced, (std::vector<int32_t>{'d'}));
+  EXPECT_TRUE((*outcome)->next.canEnd);
 }
 
 TEST(MaskWords, TheNextIsFound) {
