@@ -74,6 +74,12 @@ const Case cases[] = {
      "\"now\", \"arguments\": {\"a\": }}</tool_call>"},
     {"hermes", "<tool_call>{\"name\": \"now\", \"arguments\": {\"a",
      "call:now|arguments:{\"a"},
+    {"hermes",
+     R"(<tool_call>{"name": "now", "arguments": {"a": "\\"}}</tool_call>c)",
+     R"(call:now|arguments:{"a": "\\"}|end:|content:c)"},
+    {"hermes",
+     R"(<tool_call>{"name": "now", "arguments": {"a": "\"}"}}</tool_call>c)",
+     R"(call:now|arguments:{"a": "\"}"}|end:|content:c)"},
     {"llama3",
      "{\"name\": \"now\", \"parameters\": {}};{\"name\": \"look\", "
      "\"parameters\": {\"n\": 1}}",
@@ -108,6 +114,18 @@ TEST(AnswerParser, StopsBehindOneCallWhereOneIsAsked) {
   for (size_t step : {1, 7, 100})
     EXPECT_EQ(parse("mistral", two, step, ReasoningState::free, false),
               "call:now|arguments:{}|end:");
+}
+
+TEST(AnswerParser, AValueThatIsNestedDeeplyStaysText) {
+  for (size_t depth : {64, 65}) {
+    std::string value = std::string(depth, '[') + std::string(depth, ']');
+    std::string text = "<tool_call><function=look><parameter=n>" + value +
+                       "</parameter></function></tool_call>";
+    const char *quote = depth > 64 ? "\"" : "";
+    EXPECT_EQ(parse("qwen3-coder", text, 100),
+              "call:look|arguments:{\"n\": " + (quote + value) + quote +
+                  "}|end:");
+  }
 }
 
 TEST(AnswerParser, KeepsWhatItGetsOfDamagedTexts) {

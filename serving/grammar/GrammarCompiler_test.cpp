@@ -1,4 +1,5 @@
 #include "serving/grammar/GrammarCompiler.h"
+#include "serving/grammar/GrammarFollower.h"
 #include "serving/grammar/MaskWords.h"
 #include "serving/grammar/SchemaCheck.h"
 
@@ -444,6 +445,24 @@ TEST(GrammarCompiler, TimeOfAMaskIsTheProcessors) {
   EXPECT_NE(late.error().what.find("too long"), std::string::npos);
 }
 
+TEST(GrammarFollower, ForcesWhatTheGrammarAloneDecides) {
+  auto compiler = started(bytesAnd({}));
+  ASSERT_TRUE(compiler);
+  // Of '1' and 'c' each is the only one of its word of a mask.
+  auto made = compile(*compiler, {GrammarKind::regex, "ab[1c]d"});
+  ASSERT_TRUE(made) << made.error().message();
+  MaskWorkers workers(0);
+  GrammarFollower follower((*made)->begin(), workers, {true, 8});
+  auto outcome = follower.outcome();
+  ASSERT_TRUE(outcome);
+  EXPECT_EQ((*outcome)->forced, (std::vector<int32_t>{'a', 'b'}));
+  ASSERT_TRUE(follower.accept('c'));
+  outcome = follower.outcome();
+  ASSERT_TRUE(outcome);
+  EXPECT_EQ((*outcome)->forced, (std::vector<int32_t>{'d'}));
+  EXPECT_TRUE((*outcome)->next.canEnd);
+}
+
 TEST(MaskWords, TheNextIsFound) {
   for (size_t size : {0, 1, 15, 16, 17, 32, 100}) {
     std::vector<uint32_t> words(size);
@@ -480,6 +499,9 @@ TEST(SchemaCheck, NamesTheKeywordAndItsPlace) {
   EXPECT_EQ(place(R"({"$ref": "other.json"})"), ".$ref");
   EXPECT_EQ(place(R"({"enum": []})"), ".enum");
   EXPECT_EQ(place(R"({"type": "string", "enum": ["a", 1]})"), ".enum[1]");
+  EXPECT_EQ(place(R"({"type": "integer", "enum": [1, 2.0, 2.5]})"), ".enum[2]");
+  EXPECT_EQ(place(R"({"type": "number", "enum": [1, 2.5]})"), "none");
+  EXPECT_EQ(place(R"({"type": "string", "minLength": -1})"), ".minLength");
   EXPECT_EQ(place("3"), "");
 }
 

@@ -21,6 +21,23 @@ TEST(OpenSchema, WhereNothingIsSaid) {
       R"({"anyOf":[{"properties":{"a":{"type":"array","items":true}},"additionalProperties":true},true]})");
 }
 
+TEST(OpenSchema, WhereverASchemaStands) {
+  auto in = [](const char *name, const char *before, const char *behind) {
+    std::string schema = R"({"enum":[],")" + std::string(name) +
+                         "\":" + before + R"({"type":"array")";
+    EXPECT_EQ(opened((schema + "}" + behind + "}").c_str()),
+              schema + R"(,"items":true})" + behind + "}");
+  };
+  for (const char *list : {"prefixItems", "anyOf", "oneOf", "allOf"})
+    in(list, "[", "]");
+  for (const char *named :
+       {"properties", "patternProperties", "$defs", "definitions"})
+    in(named, R"({"a":)", "}");
+  for (const char *one : {"items", "additionalProperties",
+                          "unevaluatedProperties", "unevaluatedItems"})
+    in(one, "", "");
+}
+
 TEST(OpenSchema, WhatIsSaidStays) {
   for (const char *schema :
        {R"({"type":"object","additionalProperties":false})",

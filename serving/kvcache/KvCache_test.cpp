@@ -127,6 +127,22 @@ TEST(KvCache, EvictsWhatWasUsedLongestAgoAndItsEndFirst) {
   EXPECT_TRUE(cache.check().empty());
 }
 
+TEST(KvCache, WhatIsUsedAgainStaysLonger) {
+  KvCache cache(4, 16, true);
+  for (int32_t from : {0, 100, 0}) {
+    BlockList list;
+    std::vector<int32_t> tokens = line(33, from); // two blocks and a token
+    cache.adopt(tokens, list);
+    ASSERT_TRUE(cache.grow(list, 2));
+    cache.publish(tokens, list);
+    cache.release(list);
+  }
+  BlockList list;
+  ASSERT_TRUE(cache.grow(list, 1));
+  EXPECT_EQ(cache.look(line(33)).blocks, 2);
+  EXPECT_EQ(cache.look(line(33, 100)).blocks, 1);
+}
+
 TEST(KvCache, RandomUse) {
   std::mt19937 random(3);
   auto pick = [&](int low, int high) {

@@ -117,6 +117,19 @@ TEST(Sampler, BiasAndPenalties) {
   EXPECT_EQ(drawn({2, 3, 0}, options, 0, counts), 1);
 }
 
+TEST(Sampler, PenaltiesOfATokenOfPromptAndAnswerAdd) {
+  SamplingOptions options;
+  options.temperature = 0;
+  options.repetitionPenalty = 2;
+  TokenCounts counts;
+  counts.prompt[1] = 1;
+  EXPECT_EQ(drawn({1.4f, 3, 0}, options, 0, counts), 1) << "3 becomes 1.5";
+  options.presencePenalty = 0.5f;
+  EXPECT_EQ(drawn({1.4f, 3, 0}, options, 0, counts), 1) << "of answers only";
+  counts.answer[1] = 1;
+  EXPECT_EQ(drawn({1.4f, 3, 0}, options, 0, counts), 0);
+}
+
 TEST(Sampler, LogprobsAreTheModelsOwn) {
   std::vector<float> logits{0, 2, 1};
   SamplingOptions options;

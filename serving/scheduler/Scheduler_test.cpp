@@ -56,6 +56,24 @@ TEST(Scheduler, CachedBlocksNeedNoRoomAndNoTime) {
   EXPECT_EQ(decision.parts.front().tokens, 2);
 }
 
+TEST(Scheduler, NoMoreRunThanMay) {
+  SchedulerState state = stateOf(64, 100);
+  state.maxSequences = 2;
+  state.running = {{.id = 1, .tokens = 20, .computed = 19, .blocks = 2}};
+  state.waiting = {{.id = 2, .tokens = 4}, {.id = 3, .tokens = 4}};
+  EXPECT_EQ(scheduleStep(state).admitted, (std::vector<uint64_t>{2}));
+}
+
+TEST(Scheduler, AdmissionLeavesABlockForEachThatRuns) {
+  SchedulerState state = stateOf(200, 5);
+  state.running = {{.id = 1, .tokens = 20, .computed = 19, .blocks = 2},
+                   {.id = 2, .tokens = 20, .computed = 19, .blocks = 2}};
+  state.waiting = {{.id = 3, .tokens = 64}}; // four blocks
+  EXPECT_TRUE(scheduleStep(state).admitted.empty());
+  state.available = 6;
+  EXPECT_EQ(scheduleStep(state).admitted, (std::vector<uint64_t>{3}));
+}
+
 TEST(Scheduler, TheLastGivesWay) {
   SchedulerState state = stateOf(64, 0);
   state.running = {

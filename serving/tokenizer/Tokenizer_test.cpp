@@ -53,6 +53,16 @@ TEST(Tokenizer, BytesStandForCharactersWithoutAToken) {
   EXPECT_EQ(tokenizer->decode(*ids), "ab\u00e9");
 }
 
+TEST(Tokenizer, TheLeftmostOfEqualMergesIsFirst) {
+  auto tokenizer = make(
+      R"({"model": {"type": "BPE", "vocab": {"a": 0, "aa": 1}, "merges": ["a a"]}})");
+  for (size_t length : {3, 23, 25, 101}) { // of short words, and long ones
+    std::vector<int32_t> wanted(length / 2, 1);
+    wanted.push_back(0);
+    EXPECT_EQ(*tokenizer->encode(std::string(length, 'a')), wanted) << length;
+  }
+}
+
 TEST(Tokenizer, AddedTokensTakeSpacesAndLeaveWordsAlone) {
   auto tokenizer = make(byteFallback);
   EXPECT_EQ(*tokenizer->encode("a  <x> b"),

@@ -107,6 +107,34 @@ def test_layouts(affine, layout):
     assert copies == (0 if x.is_contiguous() and not x.is_neg() else 3)
 
 
+class _Rows:
+    """A library's rows that begin behind the first of their memory, as those on GPUs do."""
+
+    def __init__(self, array: np.ndarray, first: int) -> None:
+        self.array, self.first = array, first
+
+    def __dlpack_device__(self):
+        return 1, 0
+
+    def __dlpack__(self, **_):
+        from knapper import dlpack, dtypes
+
+        rows = self.array[self.first :]
+        code = dtypes.code_of(self.array.dtype)
+        capsule = dlpack.lend(self.array.ctypes.data, rows.shape, code, self.array)
+        managed = next(reversed(dlpack._lent.values()))[0]
+        managed.tensor.byte_offset = rows.ctypes.data - self.array.ctypes.data
+        return capsule
+
+
+def test_what_begins_behind_its_memory(affine):
+    x = np.arange(20, dtype=np.float32).reshape(5, 4)
+    np.testing.assert_array_equal(affine(_Rows(x, 2))["y"], x[2:] * 2 + 1)
+    y = np.zeros((5, 4), np.float32)
+    affine.run([_Rows(x, 2)], {"y": _Rows(y, 2)})
+    np.testing.assert_array_equal(y, np.vstack([np.zeros((2, 4)), x[2:] * 2 + 1]))
+
+
 def test_copies_are_counted(affine_artefact):
     module = knapper.load(affine_artefact)
     x = np.ones((4, 3), np.float32)

@@ -276,8 +276,9 @@ def test_all_outputs_bound():
         array = X.copy()
         binding.bind_input("input.1", "cpu", 0, np.float32, array.shape, array.ctypes.data)
         y, other = np.zeros((2, 3, 4), np.float32)
-        total = np.zeros(3, np.float32)
+        total, rows = np.zeros(3, np.float32), np.zeros(1, np.int64)
         binding.bind_output("total", "cpu", 0, np.float32, total.shape, total.ctypes.data)
+        binding.bind_output("rows", "cpu", 0, np.int64, rows.shape, rows.ctypes.data)
         seen = []
         for memory in (y, y, other):
             if memory is other or not seen:
@@ -308,6 +309,25 @@ def test_bound_output_of_the_session_follows_the_size():
             made.run_with_iobinding(binding)
             sums.append(binding.get_outputs()[0].numpy().copy())
         return sums
+
+    agree(script)
+
+
+def test_numbers_below_zero():
+    """A size is unknown then, a version is one."""
+    value, shape = helper.make_tensor_value_info, (-1, 4)
+    graph = helper.make_graph(
+        [helper.make_node("Neg", ["x"], ["y"])], "g",
+        [value("x", TensorProto.FLOAT, shape)], [value("y", TensorProto.FLOAT, shape)],
+    )  # fmt: skip
+    model = helper.make_model(
+        graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9, model_version=-3
+    )
+
+    def script(ort):
+        made = ort.InferenceSession(model.SerializeToString())
+        shapes = [value.shape for value in (*made.get_inputs(), *made.get_outputs())]
+        return [shapes, made.get_modelmeta().version, made.run(None, {"x": X})]
 
     agree(script)
 

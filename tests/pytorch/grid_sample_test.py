@@ -54,6 +54,16 @@ def test_only_one_side_has_a_gradient(leaf):
     compare(sampled("bilinear", "zeros", False), [x, grid], rtol=2e-5, atol=2e-5)
 
 
+@pytest.mark.parametrize("padding", ["border", "reflection"])
+def test_edges_have_no_slope(padding):
+    """Torch clamps what lies on an edge, too."""
+    torch.manual_seed(0)
+    at = torch.tensor([-1.0, 0.25, 1.0])
+    grid = torch.stack(torch.meshgrid(at, at, indexing="xy"), -1)[None].requires_grad_()
+    x = torch.randn(1, 2, 4, 5, requires_grad=True)
+    compare(sampled("bilinear", padding, True), [x, grid], rtol=2e-5, atol=2e-5)
+
+
 def test_symbolic_sizes_and_an_image_of_one_element():
     torch.manual_seed(0)
     x, grid = torch.randn(2, 3, 6, 7, requires_grad=True), torch.rand(2, 5, 4, 2) * 3 - 1.5

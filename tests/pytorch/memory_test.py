@@ -38,11 +38,16 @@ def of_a_result(x):
     return torch.as_strided((x + 1).reshape(2, -1).t()[1::2], (3, 2), (1, 2), 1) * 2
 
 
+def of_a_placed_view(x):
+    """The inner one says where in the storage the outer one begins."""
+    return torch.as_strided(torch.as_strided(x, (4, 2), (4, 2), 1), (3, 2), (1, 2)) - 1
+
+
 def copied(x):
     return torch.as_strided_copy(x, (2, 3), (1, 4), 1), torch.as_strided_copy(x, (3, 2), (2, 2))
 
 
-@pytest.mark.parametrize("function", [placed, behind_the_tensor, of_a_view, of_a_result, copied])
+@pytest.mark.parametrize("function", [placed, behind_the_tensor, of_a_view, of_a_result, of_a_placed_view, copied])
 @pytest.mark.parametrize("dynamic", [None, True])
 def test_storage_is_read_wherever_the_tensor_begins(function, dynamic):
     f = compiled(function, dynamic=dynamic)

@@ -73,6 +73,7 @@ CASES = {
     "solve": (lambda a, b: (jnp.linalg.solve(a, b), jnp.linalg.inv(a), jnp.linalg.det(a)), SQUARE, X),
     "qr": (jnp.linalg.qr, X.T.copy()),
     "eigenvalues": (lambda a: (jnp.linalg.eigh(a)[0], jnp.linalg.eigvalsh(a.T, UPLO="U")), SQUARE),
+    "eigenvalues of the upper triangle": (lambda a: lax.linalg.eigh(jnp.triu(a), lower=False, symmetrize_input=False)[1], SQUARE),
     "eigenvectors": (lambda a: (lambda w, v: (v * w) @ v.T)(*jnp.linalg.eigh(a)), SQUARE),
     "singular values": (lambda a: jnp.linalg.svd(a, compute_uv=False), X),
     "bits of other widths": (lambda x: (lax.bitcast_convert_type(x, jnp.uint8),
