@@ -65,6 +65,8 @@ Status importModel(CompileState &state) {
   if (!state.main())
     return userError("there is no function main", state.input.path,
                      "name the entry function @main");
+  if (isText(state.input, state.options))
+    TRY(checkProgram(state.main(), state.input.path));
   TRY(checkDevices(state));
   return success();
 }

@@ -85,14 +85,14 @@ Status Resume::readModule() {
   };
   if (isProgram(*read)) {
     state.module = std::move(read);
-    return success();
+    return checkProgram(state.main(), path);
   }
   for (ModuleOp module : read->getOps<ModuleOp>())
     if (isProgram(module)) {
       module->remove();
       state.module = module;
       file = std::move(read);
-      return success();
+      return checkProgram(state.main(), path);
     }
   return userError("there is no function main", path,
                    "name the entry function @main");

@@ -1,5 +1,6 @@
 #include "compiler/pipeline/TensorText.h"
 #include "frontends/common/TextNesting.h"
+#include "ir/tensor/reference/HostTensor.h"
 #include "mlir/IR/Verifier.h"
 #include "mlir/Parser/Parser.h"
 #include "runtime/base/InputFile.h"
@@ -51,6 +52,51 @@ Expected<OwningOpRef<ModuleOp>> parseTensorText(CompileState &state,
   if (module && failed(verify(*module)))
     module = {};
   return module;
+}
+
+/// Whether a slice of known sizes reads elements that its input does not have.
+static bool leavesItsInput(ts::SliceOp op) {
+  SmallVector<ts::Dim> starts = ts::dimsOf(op.getStarts());
+  for (auto [i, step] : llvm::enumerate(op.getSteps())) {
+    std::optional<int64_t> size = ts::dimOf(op.getInput(), i).asConstant(),
+                           count = ts::dimOf(op.getResult(), i).asConstant(),
+                           start = starts[i].asConstant();
+    if (!size || !count || !start || *count == 0)
+      continue;
+    int64_t last = 0;
+    if (*start < 0 || *start >= *size ||
+        __builtin_mul_overflow(*count - 1, step, &last) ||
+        __builtin_add_overflow(last, *start, &last) || last < 0 ||
+        last >= *size)
+      return true;
+  }
+  return false;
+}
+
+Status checkProgram(func::FuncOp main, const std::string &where) {
+  if (main.isExternal())
+    return userError("the function main has no body", where,
+                     "write what it computes");
+  auto check = [&](Type type, const char *what, size_t i) -> Status {
+    auto tensor = dyn_cast<RankedTensorType>(type);
+    if (tensor && ts::dtypeOf(tensor.getElementType()))
+      return success();
+    std::string shown;
+    llvm::raw_string_ostream(shown) << type;
+    return userError(cat(what, " ", i, " of main is of the type ", shown),
+                     where, "a tensor of a type that models may have");
+  };
+  for (auto [i, type] : llvm::enumerate(main.getArgumentTypes()))
+    TRY(check(type, "argument", i));
+  for (auto [i, type] : llvm::enumerate(main.getResultTypes()))
+    TRY(check(type, "result", i));
+  bool leaves = false;
+  main->getParentOfType<ModuleOp>().walk(
+      [&](ts::SliceOp op) { leaves |= leavesItsInput(op); });
+  if (leaves)
+    return userError("a ts.slice reads elements that its input does not have",
+                     where, "starts and steps that stay inside");
+  return success();
 }
 
 } // namespace knapper

@@ -41,7 +41,7 @@ def Ts_AttentionOp : Ts_InferredOp<"attention", [Indexed]> {
     `ts.narrow_probabilities`: decomposed, the probabilities are rounded to the tensors' type before they meet the values.
     Result [B, H, S, E].
     C1: ranks are 4, B, D and T agree. C2: H is a multiple of G. C3: mask dims are 1 or those of the scores. C4: `ts.empty_row` is
-    one of the two.
+    one of the two. C5: the mask is of numbers or i1.
   }];
   let arguments = (ins Ts_FloatTensor:$query, Ts_FloatTensor:$key, Ts_FloatTensor:$value, Optional<Ts_Tensor>:$mask,
                        F64Attr:$scale, DefaultValuedAttr<BoolAttr, "false">:$causal,

@@ -75,7 +75,7 @@ def Ts_PoolOp : Ts_InferredOp<"pool", [Indexed]> {
   let description = [{
     Layout as in ts.conv. Padding never wins a max; an average divides by the number of elements inside, or by the
     number inside the padded input with count_padding. `high` may exceed what the windows need (ceil mode).
-    C1: one window, stride, dilation and pad pair a spatial dim.
+    C1: one window, stride, dilation and pad pair a spatial dim. C2: an average is of floats.
   }];
   let arguments = (ins Ts_PoolKindAttr:$kind, Ts_NumberTensor:$input, DenseI64ArrayAttr:$window,
                        DenseI64ArrayAttr:$strides, DenseI64ArrayAttr:$dilations, Ts_DimArray:$low, Ts_DimArray:$high,

@@ -201,7 +201,13 @@ LogicalResult ConvOp::verify() {
     return emitOpError("(C5) operands have different element types");
   return success();
 }
-LogicalResult PoolOp::verify() { return success(); }
+LogicalResult PoolOp::verify() {
+  if (getKind() == PoolKind::average &&
+      !isa<FloatType>(elementTypeOf(getInput())))
+    return emitOpError("(C2) averages are of floats, not of ")
+           << elementTypeOf(getInput());
+  return success();
+}
 
 LogicalResult ScanOp::verify() {
   if (!isMinOrMax(getKind()) && getKind() != ReduceKind::add &&
@@ -246,6 +252,16 @@ LogicalResult AttentionOp::verify() {
         !text || (text != "nan" && text != "mean"))
       return emitOpError("C4: ts.empty_row is \"nan\" or \"mean\", not ")
              << row;
+  if (Value mask = getMask()) {
+    Type element = elementTypeOf(mask);
+    bool isNumber =
+        element.isF32() || element.isF16() || element.isBF16() ||
+        element.isF64() || element.isInteger(1) ||
+        (element.isInteger() && element.getIntOrFloatBitWidth() >= 8);
+    if (!isNumber)
+      return emitOpError("C5: the mask is of numbers or i1, not of ")
+             << element;
+  }
   return success();
 }
 LogicalResult RopeOp::verify() { return success(); }

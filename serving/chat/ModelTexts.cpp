@@ -52,6 +52,34 @@ Expected<ChatTemplate> parseAt(const std::string &source,
   return parsed;
 }
 
+/// What requests that say nothing take: in the bounds of those that do.
+Expected<std::map<std::string, double>> readDefaults(const Json &generation,
+                                                     const std::string &path) {
+  struct Row {
+    const char *name;
+    double least, most;
+  };
+  constexpr Row rows[] = {{"temperature", 0, 2},
+                          {"top_p", 0, 1},
+                          {"top_k", -1, INT32_MAX},
+                          {"min_p", 0, 1},
+                          {"repetition_penalty", 0.01, 10}};
+  std::map<std::string, double> defaults;
+  for (const Row &row : rows) {
+    auto found = generation.find(row.name);
+    if (found == generation.end() || found->is_null())
+      continue;
+    double value = found->is_number() ? found->get<double>() : row.least - 1;
+    if (value < row.least || value > row.most)
+      return userError(cat("is ", found->dump(-1, ' ', true,
+                                              Json::error_handler_t::replace)),
+                       cat(path, ", field '", row.name, "'"),
+                       cat("a number from ", row.least, " to ", row.most));
+    defaults[row.name] = value;
+  }
+  return defaults;
+}
+
 } // namespace
 
 Expected<std::unique_ptr<ModelTexts>>
@@ -89,8 +117,8 @@ ModelTexts::load(const std::string &folder) {
     }
     made->findFormats(sources[0], sources[1].empty() ? sources[0] : sources[1]);
   }
-  ASSIGN_OR_RETURN(Json generation,
-                   readObject(folder + "/generation_config.json"));
+  std::string generationPath = folder + "/generation_config.json";
+  ASSIGN_OR_RETURN(Json generation, readObject(generationPath));
   auto end = [&](int64_t id) {
     auto token = static_cast<int32_t>(id);
     if (id >= 0 && id < made->texts->size() &&
@@ -104,10 +132,7 @@ ModelTexts::load(const std::string &folder) {
       end(id.get<int64_t>());
   if (auto name = made->names.find("eos_token"); name != made->names.end())
     end(made->texts->tokenOf(name->second));
-  for (const char *key :
-       {"temperature", "top_p", "top_k", "min_p", "repetition_penalty"})
-    if (generation.contains(key) && generation[key].is_number())
-      made->defaults[key] = generation[key].get<double>();
+  ASSIGN_OR_RETURN(made->defaults, readDefaults(generation, generationPath));
   return made;
 }
 

@@ -1,10 +1,9 @@
 #include "serving/models/Checkpoint.h"
 
-#include "runtime/base/InputFile.h"
 #include "runtime/base/Text.h"
+#include "serving/models/JsonFile.h"
 
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <set>
 
 namespace knapper::serving {
@@ -33,9 +32,7 @@ Status Checkpoint::add(const std::string &path) {
 
 /// The shards that an index names, each once.
 static Expected<nlohmann::json> readIndex(const std::string &path) {
-  ASSIGN_OR_RETURN(InputFile file, InputFile::open(path));
-  ASSIGN_OR_RETURN(std::string text, file.read());
-  auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  ASSIGN_OR_RETURN(nlohmann::json json, readJsonFile(path));
   if (!json.is_object() || !json.contains("weight_map") ||
       !json["weight_map"].is_object())
     return userError("has no object weight_map", path,

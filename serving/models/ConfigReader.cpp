@@ -1,16 +1,14 @@
 #include "serving/models/ConfigReader.h"
 
-#include "runtime/base/InputFile.h"
 #include "runtime/base/Text.h"
+#include "serving/models/JsonFile.h"
 
 namespace knapper::serving {
 
 using Json = nlohmann::json;
 
 Expected<ConfigReader> ConfigReader::open(const std::string &path) {
-  ASSIGN_OR_RETURN(InputFile file, InputFile::open(path));
-  ASSIGN_OR_RETURN(std::string text, file.read());
-  Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  ASSIGN_OR_RETURN(Json json, readJsonFile(path));
   if (!json.is_object())
     return userError("is no JSON object", path,
                      "copy or download the file again");
@@ -47,6 +45,14 @@ int64_t ConfigReader::integer(const std::string &name,
     return 0;
   }
   return value->get<int64_t>();
+}
+
+int64_t ConfigReader::layers(const std::string &name) {
+  int64_t number = integer(name);
+  if (number >= 0 && number <= mostLayers)
+    return number;
+  fail(name, cat("is ", number), cat("1 to ", mostLayers));
+  return 0;
 }
 
 double ConfigReader::real(const std::string &name,

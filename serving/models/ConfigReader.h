@@ -13,6 +13,9 @@
 
 namespace knapper::serving {
 
+/// What is made of each layer must stay small before its weights are found.
+inline constexpr int64_t mostLayers = 10'000;
+
 /// Errors are sticky: the first wrong field is what `finish` says. A field that
 /// is null counts as absent. Used by one thread at a time.
 class ConfigReader {
@@ -24,6 +27,8 @@ public:
   /// 0 after an error.
   int64_t integer(const std::string &name,
                   std::optional<int64_t> fallback = std::nullopt);
+  /// How many layers there are; 0 for more than `mostLayers`, or less than 0.
+  int64_t layers(const std::string &name);
   double real(const std::string &name,
               std::optional<double> fallback = std::nullopt);
   bool flag(const std::string &name, bool fallback = false);

@@ -7,6 +7,9 @@
 
 namespace knapper::serving {
 
+// A rope makes a table of it.
+constexpr int64_t mostHeadWidth = 65536;
+
 std::span<const Family> families() {
   static constexpr Family rows[] = {
 #define FAMILY(ARCHITECTURE, NAME) {ARCHITECTURE, read##NAME},
@@ -76,11 +79,12 @@ Expected<DecoderConfig> readDecoderConfig(const std::string &folder) {
   TRY(config.finish());
   if (decoder.layers < 1 || decoder.width < 1 || decoder.heads < 1 ||
       decoder.keyHeads < 1 || decoder.heads % decoder.keyHeads != 0 ||
-      decoder.headWidth < 1 || decoder.vocabulary < 1 || decoder.inner < 1 ||
-      decoder.contextLength < 1)
+      decoder.headWidth < 1 || decoder.headWidth > mostHeadWidth ||
+      decoder.vocabulary < 1 || decoder.inner < 1 || decoder.contextLength < 1)
     return userError("has sizes that do not fit together", config.where(),
                      "layers, width, heads, head width, vocabulary and context "
-                     "are positive, heads a multiple of the key heads");
+                     "are positive, heads a multiple of the key heads, a head "
+                     "at most 65536 wide");
   if (decoder.experts != 0 &&
       (decoder.experts < 1 || decoder.experts > 1024 ||
        decoder.expertsPerToken < 1 ||
@@ -93,7 +97,7 @@ Expected<DecoderConfig> readDecoderConfig(const std::string &folder) {
 }
 
 void readCommonFields(ConfigReader &config, DecoderConfig &decoder) {
-  decoder.layers = config.integer("num_hidden_layers");
+  decoder.layers = config.layers("num_hidden_layers");
   decoder.width = config.integer("hidden_size");
   decoder.heads = config.integer("num_attention_heads");
   decoder.keyHeads = config.integer("num_key_value_heads", decoder.heads);
@@ -123,7 +127,9 @@ void readActivation(ConfigReader &config, DecoderConfig &decoder,
 
 void checkRope(ConfigReader &config, const DecoderConfig &decoder, Rope &rope,
                double share) {
-  rope.dims = static_cast<int64_t>(share * decoder.headWidth);
+  // Also of a share that no integer holds.
+  bool isShare = share > 0 && share <= 1;
+  rope.dims = isShare ? static_cast<int64_t>(share * decoder.headWidth) : 0;
   if (rope.dims < 2 || rope.dims > decoder.headWidth || rope.dims % 2 != 0 ||
       !(rope.theta > 1))
     return config.fail("rope_parameters", cat("rotates ", rope.dims, " of ",
@@ -152,7 +158,9 @@ void readWindows(ConfigReader &config, DecoderConfig &decoder,
                  int64_t fallback) {
   int64_t window = config.integer(
       "sliding_window", config.mentions("sliding_window") ? 0 : fallback);
-  decoder.windows.assign(std::clamp<int64_t>(decoder.layers, 0, 100000), 0);
+  if (window < 0)
+    config.fail("sliding_window", cat("is ", window), "0 or more");
+  decoder.windows.assign(decoder.layers, 0);
   std::vector<std::string> types = config.texts("layer_types");
   if (types.empty()) {
     std::fill(decoder.windows.begin(), decoder.windows.end(), window);

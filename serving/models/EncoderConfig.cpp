@@ -1,7 +1,7 @@
 #include "serving/models/EncoderConfig.h"
 
-#include "runtime/base/InputFile.h"
 #include "runtime/base/Text.h"
+#include "serving/models/JsonFile.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -69,9 +69,7 @@ Status readPooling(const std::string &folder, EncoderConfig &encoder) {
 
 Status readModules(const std::string &folder, EncoderConfig &encoder) {
   std::string path = folder + "/modules.json";
-  ASSIGN_OR_RETURN(InputFile file, InputFile::open(path));
-  ASSIGN_OR_RETURN(std::string text, file.read());
-  Json modules = Json::parse(text, nullptr, false);
+  ASSIGN_OR_RETURN(Json modules, readJsonFile(path));
   if (!modules.is_array())
     return userError("is no list of modules", path);
   size_t place = 0;
@@ -139,12 +137,13 @@ Expected<EncoderConfig> readEncoderConfig(const std::string &folder) {
                  "gradient_checkpointing", "id2label", "label2id",
                  "tie_word_embeddings", "chunk_size_feed_forward"});
   TRY(config.finish());
-  if (encoder.layers < 1 || encoder.width < 1 || encoder.heads < 1 ||
-      encoder.width % encoder.heads != 0 || encoder.inner < 1 ||
-      encoder.vocabulary < 1 || encoder.tokenTypes < 1 ||
+  if (encoder.layers < 1 || encoder.layers > mostLayers || encoder.width < 1 ||
+      encoder.heads < 1 || encoder.width % encoder.heads != 0 ||
+      encoder.inner < 1 || encoder.vocabulary < 1 || encoder.tokenTypes < 1 ||
       encoder.contextLength < 1)
     return userError("has sizes that do not fit together", config.where(),
-                     "positive sizes, the width a multiple of the heads");
+                     "positive sizes, at most 10000 layers, the width a "
+                     "multiple of the heads");
   encoder.longest = encoder.contextLength;
   if (exists(folder + "/modules.json"))
     TRY(readModules(folder, encoder));
@@ -157,6 +156,9 @@ Expected<EncoderConfig> readEncoderConfig(const std::string &folder) {
     limits.ignore(
         {"transformer_task", "modality_config", "module_output_name"});
     TRY(limits.finish());
+    if (encoder.longest < 1)
+      return userError("is not positive",
+                       cat(sentence, ", field 'max_seq_length'"));
   }
   return encoder;
 }

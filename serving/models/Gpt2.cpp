@@ -4,7 +4,7 @@
 namespace knapper::serving {
 
 void readGpt2(ConfigReader &config, DecoderConfig &decoder) {
-  decoder.layers = config.integer("n_layer");
+  decoder.layers = config.layers("n_layer");
   decoder.width = config.integer("n_embd");
   decoder.heads = decoder.keyHeads = config.integer("n_head");
   decoder.headWidth = decoder.heads > 0 ? decoder.width / decoder.heads : 0;

@@ -1,8 +1,6 @@
 // Qwen3 whose MLPs, or some of them, are mixtures of experts.
 #include "serving/models/Families.h"
 
-#include <algorithm>
-
 namespace knapper::serving {
 
 void readQwen3Moe(ConfigReader &config, DecoderConfig &decoder) {
@@ -17,8 +15,7 @@ void readQwen3Moe(ConfigReader &config, DecoderConfig &decoder) {
   int64_t step = config.integer("decoder_sparse_step", 1);
   if (step < 1)
     return config.fail("decoder_sparse_step", "is not positive");
-  decoder.denseLayers.assign(std::clamp<int64_t>(decoder.layers, 0, 100000),
-                             false);
+  decoder.denseLayers.assign(decoder.layers, false);
   for (size_t i = 0; i < decoder.denseLayers.size(); ++i)
     decoder.denseLayers[i] = (i + 1) % step != 0;
   for (double layer : config.reals("mlp_only_layers"))

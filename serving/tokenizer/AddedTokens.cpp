@@ -37,7 +37,7 @@ Expected<AddedTokens> AddedTokens::read(const Json &json,
     size_t index = added.tokens.size();
     std::string text = token.content;
     if (token.normalized && normalizer)
-      normalizer->apply(text);
+      TRY(normalizer->apply(text));
     Set &set = added.sets[token.normalized];
     if (!text.empty()) {
       set.trie.insert(text, static_cast<int32_t>(index));

@@ -23,17 +23,19 @@ template <typename Each> void rebuild(std::string &text, Each &&each) {
 class SequenceNormalizer : public Normalizer {
 public:
   std::vector<std::unique_ptr<Normalizer>> steps;
-  void apply(std::string &text) const override {
+  Status apply(std::string &text) const override {
     for (const auto &step : steps)
-      step->apply(text);
+      TRY(step->apply(text));
+    return success();
   }
 };
 
 class FormNormalizer : public Normalizer {
 public:
   explicit FormNormalizer(NormalForm form) : form(form) {}
-  void apply(std::string &text) const override {
+  Status apply(std::string &text) const override {
     text = normalForm(text, form);
+    return success();
   }
 
 private:
@@ -42,25 +44,27 @@ private:
 
 class LowercaseNormalizer : public Normalizer {
 public:
-  void apply(std::string &text) const override {
+  Status apply(std::string &text) const override {
     rebuild(text, [](std::string &made, char32_t c) { appendLower(made, c); });
+    return success();
   }
 };
 
 class StripAccentsNormalizer : public Normalizer {
 public:
-  void apply(std::string &text) const override {
+  Status apply(std::string &text) const override {
     rebuild(text, [](std::string &made, char32_t c) {
       if (!isMark(c))
         appendUtf8(made, c);
     });
+    return success();
   }
 };
 
 class StripNormalizer : public Normalizer {
 public:
   StripNormalizer(bool left, bool right) : left(left), right(right) {}
-  void apply(std::string &text) const override {
+  Status apply(std::string &text) const override {
     size_t begin = 0, end = text.size();
     for (size_t at = 0;
          left && at < text.size() && isSpace(nextCodePoint(text, at));)
@@ -75,6 +79,7 @@ public:
       end = first;
     }
     text = text.substr(begin, end - begin);
+    return success();
   }
 
 private:
@@ -84,9 +89,10 @@ private:
 class PrependNormalizer : public Normalizer {
 public:
   explicit PrependNormalizer(std::string prefix) : prefix(std::move(prefix)) {}
-  void apply(std::string &text) const override {
+  Status apply(std::string &text) const override {
     if (!text.empty())
       text.insert(0, prefix);
+    return checkLength(text.size());
   }
 
 private:
@@ -97,18 +103,24 @@ class ReplaceNormalizer : public Normalizer {
 public:
   ReplaceNormalizer(RegexPattern pattern, std::string content)
       : pattern(std::move(pattern)), content(std::move(content)) {}
-  void apply(std::string &text) const override {
+  Status apply(std::string &text) const override {
     std::string made;
     size_t done = 0;
-    pattern.forEach(text, [&](size_t begin, size_t end) {
-      made.append(text, done, begin - done);
-      made += content;
+    bool whole = pattern.forEach(text, [&](size_t begin, size_t end) {
+      if (made.size() <= longestText) {
+        made.append(text, done, begin - done);
+        made += content;
+      }
       done = end;
     });
+    if (!whole)
+      return userError(
+          "a regular expression of the normalizer gave up on the text");
     if (done == 0)
-      return;
+      return success();
     made.append(text, done, std::string::npos);
     text = std::move(made);
+    return checkLength(text.size());
   }
 
 private:
@@ -118,10 +130,11 @@ private:
 
 class ByteLevelNormalizer : public Normalizer {
 public:
-  void apply(std::string &text) const override {
+  Status apply(std::string &text) const override {
     std::string made;
     appendByteCharacters(made, text);
     text = std::move(made);
+    return success();
   }
 };
 
@@ -137,7 +150,7 @@ public:
   bool cleanText = true, chineseCharacters = true, lowercase = true;
   bool stripAccents = true;
 
-  void apply(std::string &text) const override {
+  Status apply(std::string &text) const override {
     rebuild(text, [&](std::string &made, char32_t c) {
       if (cleanText) {
         bool blank = c == '\t' || c == '\n' || c == '\r';
@@ -161,14 +174,13 @@ public:
           appendUtf8(made, c);
       });
     }
-    if (lowercase)
-      LowercaseNormalizer().apply(text);
+    return lowercase ? LowercaseNormalizer().apply(text) : success();
   }
 };
 
 class NmtNormalizer : public Normalizer {
 public:
-  void apply(std::string &text) const override {
+  Status apply(std::string &text) const override {
     rebuild(text, [](std::string &made, char32_t c) {
       if ((c >= 1 && c <= 8) || c == 0xb || (c >= 0xe && c <= 0x1f) ||
           c == 0x7f || c == 0x8f || c == 0x9f)
@@ -178,19 +190,29 @@ public:
                    c == 0x2581 || c == 0xfeff || c == 0xfffd;
       appendUtf8(made, space ? U' ' : c);
     });
+    return success();
   }
 };
 
 class PrecompiledNormalizer : public Normalizer {
 public:
   explicit PrecompiledNormalizer(PrecompiledMap map) : map(std::move(map)) {}
-  void apply(std::string &text) const override { text = map.apply(text); }
+  Status apply(std::string &text) const override {
+    return checkLength(map.apply(text, longestText));
+  }
 
 private:
   PrecompiledMap map;
 };
 
 } // namespace
+
+Status Normalizer::checkLength(size_t bytes) {
+  if (bytes <= longestText)
+    return success();
+  return userError("the normalizer makes the text longer than 256 MiB",
+                   "tokenizer.json");
+}
 
 Expected<std::unique_ptr<Normalizer>> Normalizer::read(const Json &json) {
   using Result = std::unique_ptr<Normalizer>;

@@ -13,12 +13,17 @@ namespace knapper::serving {
 class Normalizer {
 public:
   virtual ~Normalizer() = default;
-  /// Changes the text, which is valid UTF-8, in place. Thread-safe.
-  virtual void apply(std::string &text) const = 0;
+  /// Changes the text, which is valid UTF-8, in place. UserError where it would
+  /// be longer than `longestText`. Thread-safe.
+  virtual Status apply(std::string &text) const = 0;
+  static constexpr size_t longestText = size_t(256) << 20;
 
   /// Of a "normalizer" entry; null for null. UserError for a kind that is not
   /// known, or one that lacks what it needs.
   static Expected<std::unique_ptr<Normalizer>> read(const nlohmann::json &json);
+
+protected:
+  static Status checkLength(size_t bytes);
 };
 
 } // namespace knapper::serving

@@ -277,7 +277,10 @@ Expected<std::unique_ptr<PreTokenizer>> PreTokenizer::read(const Json &json,
   ASSIGN_OR_RETURN(std::string type, textOf(json, "type", section));
   if (type == "Sequence") {
     auto sequence = std::make_unique<SequencePreTokenizer>();
-    Json steps = json.value("pretokenizers", Json::array());
+    const Json steps = json.value("pretokenizers", Json::array());
+    if (!steps.is_array())
+      return userError("\"pretokenizers\" of a Sequence is not a list",
+                       "tokenizer.json");
     for (size_t i = 0; i < steps.size(); ++i) {
       ASSIGN_OR_RETURN(Result made,
                        read(steps[i], last && i + 1 == steps.size()));
@@ -309,10 +312,11 @@ Expected<std::unique_ptr<PreTokenizer>> PreTokenizer::read(const Json &json,
     if (mark.empty())
       return userError("has an empty \"replacement\"", section,
                        "the mark of a space, usually U+2581");
-    std::string scheme = json.value(
-        "prepend_scheme",
-        std::string(flagOf(json, "add_prefix_space", true) ? "always"
-                                                           : "never"));
+    std::string scheme =
+        flagOf(json, "add_prefix_space", true) ? "always" : "never";
+    if (json.contains("prepend_scheme")) {
+      ASSIGN_OR_RETURN(scheme, textOf(json, "prepend_scheme", section));
+    }
     if (scheme != "always" && scheme != "first" && scheme != "never")
       return unknownKind("prepend_scheme", scheme);
     return Result(std::make_unique<MetaspacePreTokenizer>(

@@ -75,8 +75,9 @@ const char *PrecompiledMap::longestPrefix(std::string_view text,
   return nullptr;
 }
 
-std::string PrecompiledMap::apply(std::string_view text) const {
+size_t PrecompiledMap::apply(std::string &whole, size_t longest) const {
   std::string made;
+  std::string_view text = whole;
   utf8proc_int32_t state = 0;
   size_t at = 0;
   // By grapheme: one that is short is looked up whole, else its characters.
@@ -109,11 +110,14 @@ std::string PrecompiledMap::apply(std::string_view text) const {
           made += one;
         else
           made += character;
+        if (made.size() > longest)
+          return made.size();
       }
     }
     at = end;
   }
-  return made;
+  whole = std::move(made);
+  return whole.size();
 }
 
 } // namespace knapper::serving

@@ -16,7 +16,8 @@ namespace knapper::serving {
 class PrecompiledMap {
 public:
   static Expected<PrecompiledMap> read(const std::string &base64);
-  std::string apply(std::string_view text) const;
+  /// The bytes of the text; more than `longest` where it was left as it was.
+  size_t apply(std::string &text, size_t longest) const;
 
 private:
   /// The replacement of the longest prefix of `text` that has one, and its

@@ -144,7 +144,8 @@ Status TokenDecoder::add(const Json &json) {
     // What follows sees one long text; at its start only can it act early.
     if (type == "Strip" && number("stop") == 0 && stripCount == 0) {
       ASSIGN_OR_RETURN(stripText, textOf(json, "content", section));
-      stripCount = number("start");
+      // Nothing can be stripped any number of times.
+      stripCount = stripText.empty() ? 0 : number("start");
       return success();
     }
     return userError("the decoder '" + type +
@@ -168,11 +169,20 @@ Status TokenDecoder::add(const Json &json) {
     ASSIGN_OR_RETURN(step.pattern, textOf(pattern, "String", section));
     ASSIGN_OR_RETURN(step.content, textOf(json, "content", section));
     step.kind = Kind::replace;
+    // Each of a chain may lengthen what the one before it made.
+    if (!step.pattern.empty() && step.content.size() > step.pattern.size())
+      growth *= static_cast<double>(step.content.size()) /
+                static_cast<double>(step.pattern.size());
+    if (growth > mostGrowth)
+      return userError("the decoder's \"Replace\" steps make a token more than "
+                       "1024 times as long",
+                       "tokenizer.json");
   } else if (type == "ByteFallback") {
     step.kind = Kind::bytes;
   } else if (type == "Strip") {
     ASSIGN_OR_RETURN(step.content, textOf(json, "content", section));
-    step.start = number("start"), step.stop = number("stop");
+    if (!step.content.empty())
+      step.start = number("start"), step.stop = number("stop");
     step.kind = Kind::strip;
   } else if (type == "WordPiece") {
     ASSIGN_OR_RETURN(step.content, textOf(json, "prefix", section));

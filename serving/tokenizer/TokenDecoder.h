@@ -46,6 +46,8 @@ private:
   std::vector<Step> steps;
   std::string stripText;
   size_t stripCount = 0;
+  static constexpr double mostGrowth = 1024;
+  double growth = 1; ///< at most, of a token's text by the steps
   bool byteLevel = false, fused = false, joinedBySpaces = false;
 };
 

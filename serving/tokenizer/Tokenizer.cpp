@@ -73,10 +73,24 @@ Status Tokenizer::read(const Json &json) {
       added, AddedTokens::read(section("added_tokens"), normalizer.get()));
   ASSIGN_OR_RETURN(tokenDecoder, TokenDecoder::read(section("decoder")));
   TRY(readPostProcessor(section("post_processor")));
+  for (const std::vector<int32_t> *list : {&before, &after})
+    for (int32_t id : *list)
+      if (id < 0 || id >= size())
+        return userError("the post_processor adds a token that is not in the "
+                         "vocabulary",
+                         "tokenizer.json");
   special.resize(size());
   for (const AddedToken &token : added.all())
     special[token.id] = token.special;
   return success();
+}
+
+/// -1 for what is no token's.
+static int32_t tokenNumber(const Json &json) {
+  auto number = json.get<int64_t>();
+  return number >= 0 && number < Vocabulary::mostTokens
+             ? static_cast<int32_t>(number)
+             : -1;
 }
 
 Status Tokenizer::readPostProcessor(const Json &json) {
@@ -100,7 +114,7 @@ Status Tokenizer::readPostProcessor(const Json &json) {
       const Json pair = json.value(key, Json());
       if (!pair.is_array() || pair.size() != 2 || !pair[1].is_number_integer())
         return damaged();
-      list->push_back(pair[1].get<int32_t>());
+      list->push_back(tokenNumber(pair[1]));
     }
     return success();
   }
@@ -124,7 +138,7 @@ Status Tokenizer::readPostProcessor(const Json &json) {
     for (const Json &id : ids) {
       if (!id.is_number_integer())
         return damaged();
-      (seen ? after : before).push_back(id.get<int32_t>());
+      (seen ? after : before).push_back(tokenNumber(id));
     }
   }
   return success();
@@ -178,11 +192,11 @@ Status Tokenizer::encodePart(std::string_view text, bool first,
     // Where its first character goes the text is no longer the beginning.
     if (first && preTokenizer && !text.empty()) {
       scratch.normalized = text.substr(0, utf8Length(text.front()));
-      normalizer->apply(scratch.normalized);
+      TRY(normalizer->apply(scratch.normalized));
       first = !scratch.normalized.empty();
     }
     scratch.normalized = text;
-    normalizer->apply(scratch.normalized);
+    TRY(normalizer->apply(scratch.normalized));
     text = scratch.normalized;
   }
   Status status;

@@ -1,6 +1,7 @@
 #include "serving/tokenizer/Vocabulary.h"
 
 #define XXH_INLINE_ALL
+#include <algorithm>
 #include <xxhash.h>
 
 namespace knapper::serving {
@@ -40,6 +41,7 @@ bool Vocabulary::add(std::string_view text, int32_t id) {
   entries[id] = {static_cast<uint32_t>(texts.size()),
                  static_cast<uint32_t>(text.size())};
   texts += text;
+  longestText = std::max(longestText, text.size());
   size_t i = hashText(text) & (slots.size() - 1);
   while (slots[i] >= 0)
     i = (i + 1) & (slots.size() - 1);

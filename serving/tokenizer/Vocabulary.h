@@ -22,6 +22,8 @@ public:
   bool has(int32_t id) const {
     return id >= 0 && id < size() && entries[id].length != missing;
   }
+  /// Bytes of the longest token.
+  size_t longest() const { return longestText; }
   int32_t size() const { return static_cast<int32_t>(entries.size()); }
 
 private:
@@ -33,7 +35,7 @@ private:
   std::string texts;
   std::vector<Entry> entries;
   std::vector<int32_t> slots;
-  size_t count = 0;
+  size_t count = 0, longestText = 0;
 };
 
 uint64_t hashText(std::string_view text);

@@ -4,6 +4,8 @@
 #include "serving/tokenizer/TokenizerJson.h"
 #include "serving/tokenizer/Utf8.h"
 
+#include <algorithm>
+
 namespace knapper::serving {
 namespace {
 
@@ -23,7 +25,7 @@ public:
     }
     std::string name;
     for (size_t at = 0; at < piece.size();) {
-      size_t end = piece.size();
+      size_t end = endOfLongest(piece, at);
       int32_t id = -1;
       while (end > at) {
         name = at > 0 ? prefix : std::string();
@@ -59,6 +61,15 @@ public:
   }
 
 private:
+  /// Where the longest token of the vocabulary could end, at the end of a
+  /// character.
+  size_t endOfLongest(std::string_view piece, size_t at) const {
+    size_t end = std::min(piece.size(), at + vocabulary.longest());
+    while (end < piece.size() && end > at && (piece[end] & 0xc0) == 0x80)
+      --end;
+    return end;
+  }
+
   std::string prefix;
   size_t mostCharacters = 100;
   int32_t unknown = -1;

@@ -100,6 +100,34 @@ def test_bytecode_is_no_text():
         knapper.compile(b"ML\xefR" + bytes(100), model_format="mlir")
 
 
+SIGNATURES = {
+    "sizes": ("%x: tensor<4xf32>, %n: tensor<?xindex, #ts.dims<\"b\">>", "argument 1 of main is of the type tensor<"),
+    "numbers": ("%x: tensor<4xf32>, %n: i32", "argument 1 of main is of the type i32"),
+    "vectors": ("%x: tensor<4xf32>, %n: vector<4xf32>", "argument 1 of main"),
+    "any_rank": ("%x: tensor<4xf32>, %n: tensor<*xf32>", "argument 1 of main"),
+    "complexes": ("%x: tensor<4xf32>, %n: tensor<4xcomplex<f32>>", "argument 1 of main"),
+}
+
+
+@pytest.mark.parametrize("name", SIGNATURES)
+def test_what_main_may_take(name):
+    arguments, message = SIGNATURES[name]
+    with pytest.raises(knapper.UserError, match=message):
+        text(TEXT.replace("%x: tensor<4xf32>", arguments))
+
+
+@pytest.mark.parametrize("start, step", [(4, 1), (-1, 1), (0, 2), (3, -2), (1 << 62, 1 << 62), (1, 1)])
+def test_slices_stay_inside(start, step):
+    sliced = f"ts.slice %x [#ts.dim<{start}>] [{step}] : tensor<4xf32> to tensor<4xf32>"
+    with pytest.raises(knapper.UserError, match="its input does not have"):
+        text(TEXT.replace("ts.neg %x : tensor<4xf32>", sliced))
+
+
+def test_main_has_a_body():
+    with pytest.raises(knapper.UserError, match="main has no body"):
+        text("func.func private @main(tensor<4xf32>) -> tensor<4xf32>")
+
+
 def damaged(seed: int) -> str:
     """A program with pieces moved, repeated and nested."""
     random, program = randomness.Random(seed), attributes('{b = [1, "two"], c = affine_map<(d0) -> (d0 * 2)>}')
@@ -137,3 +165,12 @@ def compile_damaged(count: int) -> None:
         except knapper.UserError as error:
             refused += "before there was an artefact" not in str(error)
     print(refused, count - refused)
+
+
+def test_damaged_programs_of_the_op_cases():
+    """As many as 20 s allow; `damaged_programs.py --first SEED` goes on."""
+    import damaged_programs
+
+    ran, problems, ends = damaged_programs.campaign(0, 400, seconds=20, size=60)
+    assert not problems and ran >= 60, "\n".join(problems)
+    assert ends["refused"] > ran // 4 and ends.get("ran", 0) > ran // 50, ends

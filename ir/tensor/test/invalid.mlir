@@ -294,6 +294,14 @@ func.func @pool(%x: tensor<1x4x8xf32>) {
 
 // -----
 
+func.func @pool_of_integers(%x: tensor<1x4x8xi32>) {
+  // expected-error @+1 {{(C2) averages are of floats, not of 'i32'}}
+  %0 = ts.pool average %x window [2] strides [1] dilations [1] low [#ts.dim<0>] high [#ts.dim<0>] : tensor<1x4x8xi32>
+  return
+}
+
+// -----
+
 func.func @scan(%x: tensor<4xi32>) {
   // expected-error @+1 {{(C2) kind must be add, mul, max or min}}
   %0 = ts.scan and %x dim 0 : tensor<4xi32>
@@ -337,6 +345,14 @@ func.func @attention(%q: tensor<1x2x3x8xf32>, %k: tensor<1x2x5x4xf32>) {
 func.func @attention_heads(%q: tensor<1x3x3x8xf32>, %k: tensor<1x2x5x8xf32>) {
   // expected-error @+1 {{(C2) 3 query heads do not share 2 key heads evenly}}
   %0 = ts.attention %q, %k, %k scale 1.0 : tensor<1x3x3x8xf32>, tensor<1x2x5x8xf32>, tensor<1x2x5x8xf32>
+  return
+}
+
+// -----
+
+func.func @attention_mask_type(%q: tensor<1x2x3x8xf32>, %k: tensor<1x2x5x8xf32>, %m: tensor<1x1x1x5xf8E5M2>) {
+  // expected-error @+1 {{C5: the mask is of numbers or i1, not of 'f8E5M2'}}
+  %0 = ts.attention %q, %k, %k mask %m : tensor<1x1x1x5xf8E5M2> scale 1.0 : tensor<1x2x3x8xf32>, tensor<1x2x5x8xf32>, tensor<1x2x5x8xf32>
   return
 }
 
