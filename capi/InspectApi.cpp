@@ -7,6 +7,8 @@
 #include "runtime/drivers/cuda/CudaDevice.h"
 #include "runtime/profile/Describe.h"
 
+#include <algorithm>
+
 using namespace knapper;
 using namespace knapper::capi;
 
@@ -72,6 +74,15 @@ int knapper_module_may_replace(const knapper_module *module, int32_t output,
          program.mayReplace(output, input);
 }
 
+/// Whether the run decides the size of a temp.
+static bool hangsOnRun(const Program &program) {
+  return std::any_of(program.buffers.begin(), program.buffers.end(),
+                     [](const Program::Buffer &buffer) {
+                       return buffer.kind == fb::BufferKind::temp &&
+                              buffer.late;
+                     });
+}
+
 knapper_error *knapper_module_peak_memory(const knapper_module *module,
                                           const char *const *names,
                                           const int64_t *values, int32_t count,
@@ -86,18 +97,23 @@ knapper_error *knapper_module_peak_memory(const knapper_module *module,
     std::string all, missing;
     for (size_t s = 0; s < symbols.size(); ++s) {
       const Program::Symbol &symbol = program.symbols[s];
-      if (symbol.late)
-        return userError(cat("size '", symbol.name,
-                             "' is computed by the model: there is no peak "
-                             "before the run"),
-                         where);
+      if (symbol.late) {
+        // The turns of a loop are none of memory's business.
+        if (hangsOnRun(program))
+          return userError(cat("size '", symbol.name,
+                               "' is computed by the model: there is no peak "
+                               "before the run"),
+                           where);
+        continue;
+      }
       all += cat(all.empty() ? "" : ", ", symbol.name);
     }
     // Before missing sizes: a misspelt name also leaves the right one missing.
     for (int32_t i = 0; i < count; ++i) {
       bool known = false;
       for (const Program::Symbol &symbol : program.symbols)
-        known |= names[i] && std::string_view(names[i]) == symbol.name;
+        known |= !symbol.late && names[i] &&
+                 std::string_view(names[i]) == symbol.name;
       if (!known)
         return userError(
             cat("the model has no size '", names[i] ? names[i] : "", "'"),
@@ -107,7 +123,7 @@ knapper_error *knapper_module_peak_memory(const knapper_module *module,
     }
     for (size_t s = 0; s < symbols.size(); ++s) {
       const Program::Symbol &symbol = program.symbols[s];
-      bool found = false;
+      bool found = symbol.late;
       for (int32_t i = 0; i < count && !found; ++i)
         if (names[i] && std::string_view(names[i]) == symbol.name) {
           if (Status status = checkSymbol(symbol, values[i]); !status)

@@ -77,6 +77,34 @@ void makeComplex(ArrayInfo &array) {
   array.dims.pop_back();
 }
 
+/// Reads what the description of the module says of a run's costs.
+void readCosts(std::string_view description, std::vector<NamedValue> &costs) {
+  constexpr std::string_view begin = "\"run_cost\":{";
+  size_t at = description.find(begin);
+  if (at == description.npos)
+    return;
+  std::string_view list = description.substr(at, 200);
+  list = list.substr(0, list.find('}'));
+  for (auto [key, name] : {std::pair("\"flops\":", "flops"),
+                           std::pair("\"bytes\":", "bytes accessed")}) {
+    size_t found = list.find(key);
+    float number = 0;
+    if (found == list.npos)
+      continue;
+    const char *first = list.data() + found + strlen(key);
+    if (std::from_chars(first, list.data() + list.size(), number).ec !=
+        std::errc())
+      continue;
+    NamedValue &cost = costs.emplace_back();
+    cost.struct_size = sizeof(cost);
+    cost.name = name;
+    cost.name_size = strlen(name);
+    cost.type = ValueType::float32;
+    cost.float_value = number;
+    cost.value_size = 1;
+  }
+}
+
 /// Gives each output the first donated input that it may replace and no other
 /// has taken.
 void pairDonations(CompiledProgram &program) {
@@ -147,6 +175,7 @@ PjrtError *makeProgram(knapper_module *module, ProgramParts parts,
     return fail(error);
   program->callsBack = std::string_view(description).find("\"knapper.jax\"") !=
                        std::string_view::npos;
+  readCosts(description, program->costs);
   for (ArrayInfo *array : listed(description, "donated", program->inputs))
     array->donated = true;
   for (ArrayInfo *array :

@@ -88,6 +88,13 @@ PjrtError *outputKinds(Executable_OutputMemoryKinds_Args &a) {
   return nullptr;
 }
 
+/// What XLA calls the costs.
+PjrtError *costAnalysis(Executable_GetCostAnalysis_Args &a) {
+  a.num_properties = a.executable->program->costs.size();
+  a.properties = a.executable->program->costs.data();
+  return nullptr;
+}
+
 PjrtError *memoryStats(Executable_GetCompiledMemoryStats_Args &a) {
   const CompiledProgram &program = *a.executable->program;
   uint64_t arena = 0, constants = 0;
@@ -99,12 +106,16 @@ PjrtError *memoryStats(Executable_GetCompiledMemoryStats_Args &a) {
   all.executable = a.executable;
   for (const ArrayInfo &input : program.inputs)
     all.argument_size_in_bytes += static_cast<int64_t>(input.bytes);
-  for (const ArrayInfo &output : program.outputs)
-    all.output_size_in_bytes += static_cast<int64_t>(output.bytes);
+  for (size_t i = 0; i < program.outputs.size(); ++i) {
+    auto bytes = static_cast<int64_t>(program.outputs[i].bytes);
+    all.output_size_in_bytes += bytes;
+    all.alias_size_in_bytes += program.replaces[i] >= 0 ? bytes : 0;
+  }
   all.temp_size_in_bytes = static_cast<int64_t>(arena);
   all.generated_code_size_in_bytes = static_cast<int64_t>(constants);
   all.peak_memory_in_bytes = all.argument_size_in_bytes +
-                             all.output_size_in_bytes + all.temp_size_in_bytes;
+                             all.output_size_in_bytes + all.temp_size_in_bytes -
+                             all.alias_size_in_bytes;
   // A caller of another version may have a shorter struct.
   memcpy(&a, &all, std::min(a.struct_size, sizeof(all)));
   return nullptr;
@@ -127,6 +138,7 @@ void setExecutableFunctions(PjrtApi &api) {
   api.Executable_OutputElementTypes = guarded<outputTypes>;
   api.Executable_OutputDimensions = guarded<outputDims>;
   api.Executable_OutputMemoryKinds = guarded<outputKinds>;
+  api.Executable_GetCostAnalysis = guarded<costAnalysis>;
   api.Executable_GetCompiledMemoryStats = guarded<memoryStats>;
 }
 

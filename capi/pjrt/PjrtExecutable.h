@@ -35,6 +35,8 @@ struct CompiledProgram {
   bool callsBack = false;
   /// Of several devices: each runs it, with its parts of the arrays.
   ProgramParts parts;
+  /// Of one run, as the interface asks for it; fewer where it is not known.
+  std::vector<NamedValue> costs;
   std::atomic<int64_t> lastNanoseconds = -1; ///< of a run; -1: none yet
 
   // As the interface asks for them.

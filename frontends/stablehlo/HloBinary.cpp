@@ -1,10 +1,33 @@
 // Ops of two and three operands, elementwise. Where the dialect's rule at an
 // edge is another than StableHLO's (as XLA computes it), a select says so.
-#include "frontends/stablehlo/HloNode.h"
+#include "frontends/stablehlo/HloRegions.h"
 
 using namespace mlir;
 
 namespace knapper {
+
+/// The order of negative floats turned round, which is its own inverse.
+static Value turned(HloNode &n, Value bits) {
+  if (!bits)
+    return {};
+  Type type = ts::elementTypeOf(bits);
+  Value magnitude = n.integerScalar(
+      static_cast<int64_t>(llvm::maxIntN(type.getIntOrFloatBitWidth())), type);
+  return n.select(
+      n.compare(ts::ComparePredicate::lt, bits, n.integerScalar(0, type)),
+      n.binary<ts::XorOp>(bits, magnitude), bits);
+}
+
+Value hloTotallyOrdered(HloNode &n, Value x) {
+  Type bits = n.b.getIntegerType(ts::elementTypeOf(x).getIntOrFloatBitWidth());
+  return turned(n,
+                n.makeAs<ts::BitcastOp>(ts::withElement(x.getType(), bits), x));
+}
+
+Value hloFromTotalOrder(HloNode &n, Value ordered, Type type) {
+  return type ? n.makeAs<ts::BitcastOp>(type, turned(n, ordered)) : Value();
+}
+
 namespace {
 
 using P = ts::ComparePredicate;
@@ -124,17 +147,6 @@ LogicalResult importShiftArithmetic(HloNode &n) {
   return n.out(n.makeAs<ts::BitcastOp>(given, shifted));
 }
 
-/// Floats as integers of the same order: NaN at the ends, -0 before 0.
-Value totallyOrdered(HloNode &n, Value x) {
-  unsigned width = ts::elementTypeOf(x).getIntOrFloatBitWidth();
-  Type bits = n.b.getIntegerType(width);
-  x = n.makeAs<ts::BitcastOp>(ts::withElement(x.getType(), bits), x);
-  Value magnitude =
-      n.integerScalar(static_cast<int64_t>(llvm::maxIntN(width)), bits);
-  return n.select(n.compare(P::lt, x, n.integerScalar(0, bits)),
-                  n.binary<ts::XorOp>(x, magnitude), x);
-}
-
 LogicalResult importCompare(HloNode &n) {
   std::optional<P> predicate =
       llvm::StringSwitch<std::optional<P>>(n.text("comparison_direction"))
@@ -150,8 +162,8 @@ LogicalResult importCompare(HloNode &n) {
   if (n[0].getType() != n[1].getType())
     return n.damaged("compares different types");
   if (n.text("compare_type") == "TOTALORDER" && !isInteger(n[0])) {
-    return n.out(n.make<ts::CompareOp>(*predicate, totallyOrdered(n, n[0]),
-                                       totallyOrdered(n, n[1])));
+    return n.out(n.make<ts::CompareOp>(*predicate, hloTotallyOrdered(n, n[0]),
+                                       hloTotallyOrdered(n, n[1])));
   }
   return n.out(n.make<ts::CompareOp>(*predicate, n[0], n[1]));
 }

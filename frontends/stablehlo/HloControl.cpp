@@ -2,6 +2,7 @@
 #include "frontends/stablehlo/HloBodies.h"
 #include "frontends/stablehlo/HloElastic.h"
 #include "frontends/stablehlo/HloHostCall.h"
+#include "frontends/stablehlo/HloTokens.h"
 
 using namespace mlir;
 
@@ -162,15 +163,35 @@ LogicalResult importIf(HloNode &n) {
   return values ? giveHloResults(n, *values) : failure();
 }
 
+LogicalResult importToken(HloNode &n) {
+  return n.out(n.broadcastTo(n.scalar(0, n.b.getI1Type()), {n.dim(0)}));
+}
+
+LogicalResult importStream(HloNode &n) {
+  return n.unsupported("a stream between the host and a running program: give "
+                       "arrays as arguments and results");
+}
+
 constexpr HloRow rows[] = {
+    {"after_all", 0, importToken},
     {"call", 0, importCall},
     {"case", 1, importCase},
     {"composite", 0, importComposite},
+    {"create_token", 0, importToken},
     {"custom_call", 0, importCustomCall},
     {"if", 1, importIf},
+    {"infeed", 0, importStream},
+    {"outfeed", 0, importStream},
+    {"recv", 0, importStream},
+    {"send", 0, importStream},
 };
 
 } // namespace
+
+bool isHloToken(Type type) {
+  auto tuple = dyn_cast<TupleType>(type);
+  return tuple && tuple.size() == 0;
+}
 
 llvm::ArrayRef<HloRow> hloControlRows() { return rows; }
 

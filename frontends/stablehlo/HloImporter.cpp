@@ -4,6 +4,7 @@
 #include "frontends/stablehlo/HloElastic.h"
 #include "frontends/stablehlo/HloNarrow.h"
 #include "frontends/stablehlo/HloQuantised.h"
+#include "frontends/stablehlo/HloTokens.h"
 #include "ir/tensor/SignatureMarks.h"
 #include "mlir/IR/Verifier.h"
 
@@ -26,9 +27,11 @@ static Error damagedFile(const Twine &what, const std::string &where = "") {
 //===----------------------------------------------------------------------===//
 
 RankedTensorType hloType(Type type, std::string &problem) {
+  if (isHloToken(type))
+    return RankedTensorType::get({0}, IntegerType::get(type.getContext(), 1));
   auto tensor = dyn_cast<RankedTensorType>(type);
   if (!tensor) {
-    problem = "a value that is no tensor of numbers (a token or a tuple)";
+    problem = "a value that is no tensor of numbers (a tuple)";
     return {};
   }
   Type element = tensor.getElementType();

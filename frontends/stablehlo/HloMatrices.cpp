@@ -79,10 +79,8 @@ LogicalResult importCholesky(HloNode &n) {
 }
 
 /// The X of op(A) X = B, or of X op(A) = B.
-LogicalResult importTriangularSolve(HloNode &n) {
-  bool left = n.flag("left_side"), lower = n.flag("lower"),
-       unit = n.flag("unit_diagonal");
-  bool turned = n.text("transpose_a") != "NO_TRANSPOSE";
+LogicalResult solveTriangular(HloNode &n, bool left, bool lower, bool unit,
+                              bool turned) {
   Value a = matrices(n, 0), b = matrices(n, 1);
   if (!a || !b)
     return failure();
@@ -101,6 +99,13 @@ LogicalResult importTriangularSolve(HloNode &n) {
   if (!op)
     return failure();
   return outAs(n, left ? op->getResult(0) : transposed(n, op->getResult(0)));
+}
+
+LogicalResult importTriangularSolve(HloNode &n) {
+  bool left = n.flag("left_side"), lower = n.flag("lower"),
+       unit = n.flag("unit_diagonal");
+  return solveTriangular(n, left, lower, unit,
+                         n.text("transpose_a") != "NO_TRANSPOSE");
 }
 
 //===----------------------------------------------------------------------===//
@@ -148,11 +153,133 @@ LogicalResult importSvd(HloNode &n) {
   return outAs(n, op->getResult(2), 2);
 }
 
+//===----------------------------------------------------------------------===//
+// LAPACK by name, as JAX calls it on CPUs
+//===----------------------------------------------------------------------===//
+
+/// A letter of a call's settings.
+char letter(HloNode &n, StringRef name) {
+  for (StringRef list : {"mhlo.backend_config", "backend_config"})
+    if (auto settings = n.op->getAttrOfType<DictionaryAttr>(list))
+      if (auto value = settings.getAs<IntegerAttr>(name))
+        return static_cast<char>(value.getValue().getLimitedValue(127));
+  (void)n.damaged("has no setting '" + name + "'");
+  return 0;
+}
+
+/// 0 where the numbers are finite, which callers look at; else 1.
+LogicalResult outInfo(HloNode &n, Value numbers, int64_t last, size_t index) {
+  Value bad = n.make<ts::IsNanOp>(numbers);
+  SmallVector<int64_t> dims;
+  for (int64_t i = ts::rankOf(numbers) - last; bad && i < ts::rankOf(bad); ++i)
+    dims.push_back(i);
+  bad = n.reduce(ts::ReduceKind::max, n.convert(bad, n.b.getI32Type()), dims,
+                 /*keep=*/false);
+  return outAs(n, bad, index);
+}
+
+/// The factor, and the first minor that is not positive.
+LogicalResult importPotrf(HloNode &n) {
+  bool lower = letter(n, "uplo") == 'L';
+  Value a = matrices(n, 0);
+  if (a && !lower)
+    a = transposed(n, a);
+  if (!a || n.failed())
+    return failure();
+  Operation *op = host(n, "MatrixCholesky", a,
+                       {a.getType(), n.type(n.resultDims(1), n.b.getI32Type())},
+                       flag(n, "strict", false));
+  if (!op || mlir::failed(outAs(n, lower ? op->getResult(0)
+                                         : transposed(n, op->getResult(0)))))
+    return failure();
+  return outAs(n, op->getResult(1), 1);
+}
+
+LogicalResult importTrsm(HloNode &n) {
+  bool left = letter(n, "side") == 'L', lower = letter(n, "uplo") == 'L',
+       unit = letter(n, "diag") == 'U', turned = letter(n, "trans_x") != 'N';
+  return n.failed() ? failure() : solveTriangular(n, left, lower, unit, turned);
+}
+
+/// L and U in one, the rows swapped (from 1) and the first pivot that is 0.
+LogicalResult importGetrf(HloNode &n) {
+  Value a = matrices(n, 0);
+  Type i32 = n.b.getI32Type();
+  Operation *op = host(n, "MatrixLu", a,
+                       {fineResult(n, 0), n.type(n.resultDims(1), i32),
+                        n.type(n.resultDims(2), i32)},
+                       flag(n, "swaps", true));
+  for (size_t i = 0; i < 3; ++i)
+    if (!op || mlir::failed(outAs(n, op->getResult(i), i)))
+      return failure();
+  return mlir::success();
+}
+
+LogicalResult importSyevd(HloNode &n) {
+  Value a = matrices(n, 0);
+  if (a && letter(n, "uplo") != 'L')
+    a = transposed(n, a);
+  if (!a || n.failed())
+    return failure();
+  Operation *op =
+      host(n, "MatrixEigenvectors", a, {fineResult(n, 1), fineResult(n, 0)});
+  if (!op || mlir::failed(outAs(n, op->getResult(1))) ||
+      mlir::failed(outAs(n, op->getResult(0), 1)))
+    return failure();
+  return outInfo(n, op->getResult(0), 1, 2);
+}
+
+/// What is left of the matrix, singular values, U, V^H and whether it went
+/// well. Without vectors (N) nobody reads those results: they are 0.
+LogicalResult importGesdd(HloNode &n) {
+  char mode = letter(n, "mode");
+  Value a = matrices(n, 0);
+  if (!a || n.failed())
+    return failure();
+  SmallVector<ts::Dim> u = ts::dimsOf(a), values(u), v(u);
+  size_t rank = u.size();
+  ts::Dim least = u[rank - 2].min(u[rank - 1]);
+  if (mode == 'A' && u[rank - 2] != u[rank - 1])
+    return n.unsupported("all singular vectors of matrices that are not square "
+                         "(full_matrices=False gives those that count)");
+  u[rank - 1] = v[rank - 2] = least;
+  values.pop_back();
+  values.back() = least;
+  Type f64 = n.b.getF64Type();
+  Operation *op = host(n, "MatrixSvd", a,
+                       {n.type(u, f64), n.type(values, f64), n.type(v, f64)});
+  if (!op || mlir::failed(outAs(n, a)) ||
+      mlir::failed(outAs(n, op->getResult(1), 1)))
+    return failure();
+  for (size_t i : {2, 3}) {
+    Value vectors = op->getResult(i - 2 == 0 ? 0 : 2);
+    if (mode == 'N')
+      vectors = n.broadcastTo(n.scalar(0.0, f64), n.resultDims(i));
+    if (mlir::failed(outAs(n, vectors, i)))
+      return failure();
+  }
+  return outInfo(n, op->getResult(1), 1, 4);
+}
+
 constexpr HloTarget targets[] = {
     {"ProductOfElementaryHouseholderReflectors", 2, 1, importHouseholder},
     {"Qr", 1, 2, importQr},
     {"knapper.eigh", 1, 2, importEigh},
     {"knapper.svd", 1, 3, importSvd},
+    {"lapack_dgeqrf_ffi", 1, 2, importQr},
+    {"lapack_dgesdd_ffi", 1, 5, importGesdd},
+    {"lapack_dgetrf_ffi", 1, 3, importGetrf},
+    {"lapack_dorgqr_ffi", 2, 1, importHouseholder},
+    {"lapack_dpotrf_ffi", 1, 2, importPotrf},
+    {"lapack_dsyevd_ffi", 1, 3, importSyevd},
+    {"lapack_dtrsm_ffi", 2, 1, importTrsm},
+    {"lapack_sgeqrf_ffi", 1, 2, importQr},
+    {"lapack_sgesdd_ffi", 1, 5, importGesdd},
+    {"lapack_sgetrf_ffi", 1, 3, importGetrf},
+    {"lapack_sorgqr_ffi", 2, 1, importHouseholder},
+    {"lapack_spotrf_ffi", 1, 2, importPotrf},
+    {"lapack_ssyevd_ffi", 1, 3, importSyevd},
+    {"lapack_strsm_ffi", 2, 1, importTrsm},
 };
 
 constexpr HloRow rows[] = {

@@ -11,6 +11,13 @@
 
 namespace knapper {
 
+/// The op of that name that makes the value; null otherwise.
+mlir::Operation *hloMade(mlir::Value value, llvm::StringRef name,
+                         unsigned operands);
+/// Whether the value is the comparison of the two in that direction.
+bool hloIsCompare(mlir::Value value, llvm::StringRef direction, mlir::Value x,
+                  mlir::Value y);
+
 /// How a region of two arguments combines them: one commutative op of both.
 std::optional<ts::ReduceKind> hloCombiner(mlir::Operation *op, unsigned region);
 
@@ -29,21 +36,22 @@ std::optional<ts::ReduceKind> hloArgReduction(mlir::Operation *op);
 std::optional<ts::ComparePredicate> hloSelector(mlir::Operation *op,
                                                 unsigned region);
 
-/// One key of a sort: the operand and whether small ones come first.
-struct HloSortKey {
-  unsigned operand;
-  bool ascending;
-};
-/// The keys of a comparator of `arguments` scalars, the region of an op or a
-/// function, the first decides first; empty where it is none.
-llvm::SmallVector<HloSortKey> hloSortKeys(mlir::Operation *op,
-                                          unsigned arguments);
-
 /// What the region of scalars gives for all elements of `arguments` at once,
 /// which have one shape. Nothing where it has ops that are not elementwise,
 /// which are reported.
 std::optional<llvm::SmallVector<mlir::Value>>
 hloApply(HloNode &n, unsigned region, llvm::ArrayRef<mlir::Value> arguments);
+
+/// What the values `wanted` in the region are, for all elements of `arguments`
+/// at once.
+std::optional<llvm::SmallVector<mlir::Value>>
+hloValuesIn(HloNode &n, unsigned region, llvm::ArrayRef<mlir::Value> arguments,
+            llvm::ArrayRef<mlir::Value> wanted);
+
+/// Floats as integers of the same order: NaN at the ends, -0 before 0.
+mlir::Value hloTotallyOrdered(HloNode &n, mlir::Value x);
+/// The floats of such integers again.
+mlir::Value hloFromTotalOrder(HloNode &n, mlir::Value ordered, mlir::Type type);
 
 /// x with y: and, or of booleans for add, mul, max, min of them.
 mlir::Value hloCombine(HloNode &n, ts::ReduceKind kind, mlir::Value x,

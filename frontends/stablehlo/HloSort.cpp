@@ -1,6 +1,8 @@
 // Sorts by one or several keys.
-#include "frontends/stablehlo/HloImporter.h"
+#include "frontends/stablehlo/HloBodies.h"
+#include "frontends/stablehlo/HloComplex.h"
 #include "frontends/stablehlo/HloRegions.h"
+#include "frontends/stablehlo/HloSortKeys.h"
 
 using namespace mlir;
 
@@ -9,43 +11,153 @@ namespace {
 
 using ts::Dim;
 
+/// Of a comparator that is called for each two elements.
+constexpr int64_t kMostCounted = 1 << 14;
+
+/// The program's own dims of an operand: not that of the planes.
+int64_t planesOf(HloNode &n, size_t i) {
+  return isHloComplex(n.op->getOperand(i).getType());
+}
+
+/// Elements of an operand in an order along a dim.
+Value inOrder(HloNode &n, size_t i, Value value, Value order, int64_t dim) {
+  if (!planesOf(n, i))
+    return n.make<ts::GatherElementsOp>(value, order, uint64_t(dim));
+  HloComplex planes = hloPlanes(n, value);
+  return hloJoin(
+      n, {n.make<ts::GatherElementsOp>(planes.re, order, uint64_t(dim)),
+          n.make<ts::GatherElementsOp>(planes.im, order, uint64_t(dim))});
+}
+
 /// From the last key to the first, each time stable.
+LogicalResult sortByKeys(HloNode &n, ArrayRef<HloSortKey> keys, int64_t dim) {
+  // What the comparator makes of its elements, for all of them.
+  SmallVector<Value> values = n.operands, both, computed(keys.size()), wanted;
+  for (Value operand : n.operands)
+    both.append({operand, operand});
+  for (const HloSortKey &key : keys)
+    if (!isa<BlockArgument>(key.first) && !key.isOperand)
+      wanted.push_back(key.first);
+  if (!wanted.empty()) {
+    std::optional<SmallVector<Value>> found = hloValuesIn(n, 0, both, wanted);
+    if (!found)
+      return failure();
+    size_t next = 0;
+    for (auto [key, value] : llvm::zip(keys, computed))
+      if (!isa<BlockArgument>(key.first) && !key.isOperand)
+        value = (*found)[next++];
+  }
+  for (size_t k = keys.size(); k-- > 0;) {
+    const HloSortKey &key = keys[k];
+    Value given = computed[k] ? computed[k] : values[key.operand], by = given;
+    bool total = !key.isOperand && key.isTotal &&
+                 isa<FloatType>(ts::elementTypeOf(given));
+    if (total)
+      by = hloTotallyOrdered(n, by);
+    if (by && ts::elementTypeOf(by).isInteger(1))
+      by = n.convert(by, n.b.getIntegerType(8, false));
+    if (!by)
+      return failure();
+    Operation *sorted = n.makeOp<ts::TopKOp>(2, by, ts::dimOf(by, dim).attr(),
+                                             uint64_t(dim), !key.ascending);
+    if (!sorted)
+      return failure();
+    Value order = sorted->getResult(1), first = sorted->getResult(0);
+    for (auto [i, value] : llvm::enumerate(values))
+      if (computed[k] || i != key.operand || !(total || by == given))
+        value = inOrder(n, i, value, order, dim);
+      else
+        value = total ? hloFromTotalOrder(n, first, given.getType()) : first;
+    for (Value &value : llvm::MutableArrayRef(computed).take_front(k))
+      if (value)
+        value = n.make<ts::GatherElementsOp>(value, order, uint64_t(dim));
+  }
+  return giveHloResults(n, values);
+}
+
+/// By any comparator: an element's place is the number of those that come
+/// before it, each compared with each.
+LogicalResult sortByCounting(HloNode &n, int64_t dim) {
+  Block *block = hloBlock(n.op, 0, 2 * n.size());
+  if (!block || block->back().getNumOperands() != 1)
+    return n.damaged("its comparator has not two arguments an operand");
+  SmallVector<int64_t> shape = n.shape(n[0]);
+  shape.erase(shape.begin(), shape.begin() + planesOf(n, 0));
+  if (n.failed())
+    return failure();
+  int64_t length = shape[dim];
+  if (length > kMostCounted)
+    return n.unsupported("of more than " + Twine(kMostCounted) +
+                         " elements, with a comparator that is not one of "
+                         "keys");
+  SmallVector<int64_t> grid(shape); // [..., the one, the other]
+  grid.insert(grid.begin() + dim, length);
+  auto spread = [&](size_t i, int64_t at) {
+    SmallVector<int64_t> from(shape), to(grid);
+    from.insert(from.begin() + at, 1);
+    if (planesOf(n, i)) {
+      from.insert(from.begin(), 2);
+      to.insert(to.begin(), 2);
+    }
+    SmallVector<Dim> dims;
+    for (int64_t size : to)
+      dims.push_back(n.dim(size));
+    return n.broadcastTo(n.reshapeTo(n[i], from), dims);
+  };
+  SmallVector<Value> forward, backward;
+  for (size_t i = 0; i < n.size(); ++i) {
+    Value one = spread(i, dim), other = spread(i, dim + 1);
+    // The other stands along `dim`, the one along `dim + 1`.
+    forward.append({other, one});
+    backward.append({one, other});
+  }
+  Value decision = block->back().getOperand(0);
+  std::optional<SmallVector<Value>> before =
+                                        hloValuesIn(n, 0, forward, decision),
+                                    after =
+                                        hloValuesIn(n, 0, backward, decision);
+  if (!before || !after)
+    return failure();
+  Type i32 = n.b.getI32Type();
+  // Those that are alike stay in order.
+  Value earlier = n.compare(ts::ComparePredicate::lt, n.iota(grid, dim, i32),
+                            n.iota(grid, dim + 1, i32));
+  Value alike = n.binary<ts::AndOp>(n.make<ts::NotOp>((*after)[0]), earlier);
+  Value precedes = n.binary<ts::OrOp>((*before)[0], alike);
+  Value places = n.reduce(ts::ReduceKind::add, n.convert(precedes, i32), dim,
+                          /*keepDims=*/false);
+  Operation *sorted =
+      places ? n.makeOp<ts::TopKOp>(2, places, ts::dimOf(places, dim).attr(),
+                                    uint64_t(dim), /*largest=*/false)
+             : nullptr;
+  if (!sorted)
+    return failure();
+  SmallVector<Value> values;
+  for (size_t i = 0; i < n.size(); ++i)
+    values.push_back(inOrder(n, i, n[i], sorted->getResult(1), dim));
+  return giveHloResults(n, values);
+}
+
 LogicalResult importSort(HloNode &n) {
   if (n.size() != n.results.size() || n.size() == 0)
     return n.damaged("has other results than operands");
-  SmallVector<HloSortKey> keys = hloSortKeys(n.op, 2 * n.op->getNumOperands());
-  if (keys.empty())
-    return n.unsupported("with a comparator that is not one of keys");
+  auto dimsOf = [&](size_t i) {
+    return llvm::to_vector(llvm::drop_begin(ts::dimsOf(n[i]), planesOf(n, i)));
+  };
   // Negative ones count from the end.
-  int64_t rank = ts::rankOf(n[0]), dim = n.integer("dimension");
+  auto rank = static_cast<int64_t>(dimsOf(0).size());
+  int64_t dim = n.integer("dimension");
   dim += dim < 0 ? rank : 0;
   if (n.failed())
     return failure();
   if (dim < 0 || dim >= rank)
     return n.damaged("attribute 'dimension' names no dim of rank " +
                      Twine(rank));
-  for (Value operand : n.operands)
-    if (ts::dimsOf(operand) != ts::dimsOf(n[0]))
+  for (size_t i = 0; i < n.size(); ++i)
+    if (dimsOf(i) != dimsOf(0))
       return n.damaged("its operands differ in shape");
-  SmallVector<Value> values = n.operands;
-  for (const HloSortKey &key : llvm::reverse(keys)) {
-    Value by = values[key.operand];
-    if (ts::elementTypeOf(by).isInteger(1))
-      by = n.convert(by, n.b.getIntegerType(8, false));
-    Operation *sorted = n.makeOp<ts::TopKOp>(2, by, ts::dimOf(by, dim).attr(),
-                                             uint64_t(dim), !key.ascending);
-    if (!sorted)
-      return failure();
-    for (auto [i, value] : llvm::enumerate(values))
-      value = i == key.operand && by == value
-                  ? Value(sorted->getResult(0))
-                  : n.make<ts::GatherElementsOp>(value, sorted->getResult(1),
-                                                 uint64_t(dim));
-  }
-  for (auto [i, value] : llvm::enumerate(values))
-    if (mlir::failed(n.out(value, i)))
-      return failure();
-  return mlir::success();
+  SmallVector<HloSortKey> keys = hloSortKeys(n.op, 2 * n.op->getNumOperands());
+  return keys.empty() ? sortByCounting(n, dim) : sortByKeys(n, keys, dim);
 }
 
 /// Of chlo.
@@ -54,9 +166,19 @@ LogicalResult importTopK(HloNode &n) {
   if (n.failed() || last < 0 || k < 0 || k > n.shape(n[0])[last] ||
       n.results.size() != 2)
     return n.damaged("takes no such number of elements");
+  // In the total order, as its decomposition has it: 0 is before -0.
+  bool total = isa<FloatType>(ts::elementTypeOf(n[0]));
+  Value by = total ? hloTotallyOrdered(n, n[0]) : n[0];
   Operation *top =
-      n.makeOp<ts::TopKOp>(2, n[0], n.dim(k).attr(), uint64_t(last), true);
-  if (!top || mlir::failed(n.out(top->getResult(0))))
+      by ? n.makeOp<ts::TopKOp>(2, by, n.dim(k).attr(), uint64_t(last), true)
+         : nullptr;
+  if (!top)
+    return failure();
+  Value first = top->getResult(0);
+  if (total)
+    first = hloFromTotalOrder(
+        n, first, ts::withElement(first.getType(), ts::elementTypeOf(n[0])));
+  if (mlir::failed(n.out(first)))
     return failure();
   return n.out(n.convert(top->getResult(1), n.element(1)), 1);
 }
@@ -86,7 +208,8 @@ LogicalResult importApproxTopK(HloNode &n) {
   Operation *function = n.importer.function(comparator);
   SmallVector<HloSortKey> keys =
       function ? hloSortKeys(function, 4) : SmallVector<HloSortKey>();
-  if (keys.size() != 1 || keys[0].operand != 0)
+  if (keys.size() != 1 || keys[0].operand != 0 ||
+      !(keys[0].isOperand || isa<BlockArgument>(keys[0].first)))
     return n.unsupported("with a comparator that is not one of values");
   SmallVector<Dim> dims = n.resultDims();
   if (n.failed() || size_t(*dim) >= dims.size())

@@ -1,6 +1,7 @@
 #include "frontends/stablehlo/HloComplexMath.h"
 #include "frontends/stablehlo/HloElastic.h"
 #include "frontends/stablehlo/HloQuantised.h"
+#include "frontends/stablehlo/HloSpecial.h"
 #include "frontends/stablehlo/ImportStableHlo.h"
 #include "llvm/ADT/StringMap.h"
 
@@ -9,13 +10,13 @@ namespace knapper {
 static llvm::StringMap<const HloRow *> makeTable() {
   llvm::StringMap<const HloRow *> table;
   for (llvm::ArrayRef<HloRow> rows :
-       {hloUnaryRows(),     hloBinaryRows(),    hloConstantRows(),
-        hloShapeRows(),     hloDynamicRows(),   hloProductRows(),
-        hloReductionRows(), hloWindowRows(),    hloGatherRows(),
-        hloScatterRows(),   hloSortRows(),      hloControlRows(),
-        hloLoopRows(),      hloMatrixRows(),    hloNormRows(),
-        hloOlderRows(),     hloQuantisedRows(), hloRandomRows(),
-        hloElasticRows(),   hloCollectiveRows()})
+       {hloUnaryRows(),     hloBinaryRows(),  hloConstantRows(),
+        hloShapeRows(),     hloDynamicRows(), hloProductRows(),
+        hloReductionRows(), hloWindowRows(),  hloGatherRows(),
+        hloScatterRows(),   hloSortRows(),    hloSpecialRows(),
+        hloControlRows(),   hloLoopRows(),    hloMatrixRows(),
+        hloNormRows(),      hloOlderRows(),   hloQuantisedRows(),
+        hloRandomRows(),    hloElasticRows(), hloCollectiveRows()})
     for (const HloRow &row : rows)
       table[row.name] = &row;
   return table;

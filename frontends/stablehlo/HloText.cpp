@@ -98,8 +98,10 @@ public:
   Attribute parseAttribute(DialectAsmParser &parser, Type) const override {
     return parseHloAttribute(parser);
   }
-  /// Tokens and futures: values that are no tensors.
-  Type parseType(DialectAsmParser &) const override {
+  /// Tokens (isHloToken) and futures: values that are no tensors.
+  Type parseType(DialectAsmParser &parser) const override {
+    if (parser.getFullSymbolSpec() == "token")
+      return TupleType::get(getContext());
     return NoneType::get(getContext());
   }
   void printAttribute(Attribute, DialectAsmPrinter &) const override {}

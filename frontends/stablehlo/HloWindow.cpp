@@ -1,6 +1,7 @@
 // Sliding windows: pools, running reductions, and the gradient of a max-pool.
 #include "frontends/common/Windows.h"
 #include "frontends/stablehlo/HloBodies.h"
+#include "frontends/stablehlo/HloComplex.h"
 #include "frontends/stablehlo/HloRegions.h"
 
 using namespace mlir;
@@ -182,10 +183,35 @@ Value asPool(HloNode &n, ReduceKind kind, Value x, const WindowShape &w) {
   return n.transpose(n.reshape(y, result), back);
 }
 
+/// `make` of the tensor and the scalar, of each plane where they are complex.
+Value ofPlanes(HloNode &n, Value x, Value scalar, bool complex,
+               llvm::function_ref<Value(Value, Value)> make) {
+  if (!x || !scalar)
+    return {};
+  if (!complex)
+    return make(x, scalar);
+  HloComplex planes = hloPlanes(n, x), begin = hloPlanes(n, scalar);
+  return hloJoin(n, {make(planes.re, begin.re), make(planes.im, begin.im)});
+}
+
 /// Of any region and several operands: running reductions in steps of 1, 2, 4
 /// elements, other windows a tap at a time.
 LogicalResult reduceWindowsByRegion(HloNode &n) {
-  size_t count = n.results.size(), rank = ts::rankOf(n[0]);
+  size_t count = n.results.size();
+  SmallVector<bool> complex;
+  auto shapeOf = [&](size_t i) {
+    SmallVector<int64_t> shape = n.shape(n[i]);
+    shape.erase(shape.begin(), shape.begin() + complex[i]);
+    return shape;
+  };
+  for (size_t i = 0; i < count; ++i) {
+    complex.push_back(isHloComplex(n.op->getOperand(i).getType()));
+    if (ts::rankOf(n[i]) < complex[i] ||
+        ts::rankOf(n[count + i]) != complex[i] || shapeOf(i) != shapeOf(0))
+      return n.damaged("its operands differ in shape");
+  }
+  SmallVector<int64_t> own = shapeOf(0);
+  size_t rank = own.size();
   std::optional<WindowShape> w = readWindows(n, rank);
   SmallVector<int64_t> spread = n.integers("base_dilations", rank);
   if (!w || n.failed())
@@ -194,9 +220,6 @@ LogicalResult reduceWindowsByRegion(HloNode &n) {
     return n.unsupported("of a region that is not one op, with gaps between "
                          "elements");
   SmallVector<Value> x(n.operands.begin(), n.operands.begin() + count);
-  for (size_t i = 0; i < count; ++i)
-    if (ts::dimsOf(x[i]) != ts::dimsOf(x[0]) || ts::rankOf(n[count + i]) != 0)
-      return n.damaged("its operands differ in shape");
   auto combine = [&](ArrayRef<Value> a, ArrayRef<Value> b) {
     SmallVector<Value> arguments(a);
     llvm::append_range(arguments, b);
@@ -207,7 +230,7 @@ LogicalResult reduceWindowsByRegion(HloNode &n) {
     }
     return made;
   };
-  SmallVector<int64_t> own = n.shape(x[0]), none(rank, 0);
+  SmallVector<int64_t> none(rank, 0);
   if (std::optional<RunningWindow> run = runOf(own, *w)) {
     for (int64_t by = 1; by < own[run->dim]; by *= 2) {
       SmallVector<int64_t> low(rank, 0), high(rank, 0);
@@ -215,7 +238,10 @@ LogicalResult reduceWindowsByRegion(HloNode &n) {
       high[run->dim] = -low[run->dim];
       SmallVector<Value> moved;
       for (size_t i = 0; i < count; ++i)
-        moved.push_back(n.pad(x[i], n[count + i], low, high, none));
+        moved.push_back(ofPlanes(n, x[i], n[count + i], complex[i],
+                                 [&](Value each, Value begin) {
+                                   return n.pad(each, begin, low, high, none);
+                                 }));
       auto made = run->forwards ? combine(moved, x) : combine(x, moved);
       if (!made)
         return failure();
@@ -227,23 +253,27 @@ LogicalResult reduceWindowsByRegion(HloNode &n) {
     return n.unsupported("with windows of more than " + Twine(mostTaps) +
                          " elements and a region that is not one op");
   for (size_t i = 0; i < count; ++i)
-    x[i] = padded(n, x[i], n[count + i], *w);
+    x[i] = ofPlanes(
+        n, x[i], n[count + i], complex[i],
+        [&](Value each, Value begin) { return padded(n, each, begin, *w); });
   SmallVector<Value> y;
-  bool good = true;
+  SmallVector<ts::Dim> places;
+  for (size_t i = 0; i < rank; ++i)
+    places.push_back(
+        n.dim(w->count(i, own[i] + w->pads[i].first + w->pads[i].second)));
+  for (size_t i = 0; i < count; ++i)
+    y.push_back(hloLifted(n, n[count + i],
+                          n.op->getOperand(count + i).getType(), places));
+  bool good = !n.failed();
   forEachTap(*w, [&](ArrayRef<int64_t> tap) {
     if (!good || n.failed())
       return;
     SmallVector<Value> here;
-    for (Value each : x)
-      here.push_back(each ? atTap(n, each, *w, tap) : Value());
-    if (y.empty()) {
-      for (size_t i = 0; i < count && here[i]; ++i)
-        y.push_back(n.broadcastTo(n[count + i], ts::dimsOf(here[i])));
-      good = y.size() == count;
-    }
-    std::optional<SmallVector<Value>> made;
-    if (good)
-      made = combine(y, here);
+    for (size_t i = 0; i < count; ++i)
+      here.push_back(
+          ofPlanes(n, x[i], n[count + i], complex[i],
+                   [&](Value each, Value) { return atTap(n, each, *w, tap); }));
+    std::optional<SmallVector<Value>> made = combine(y, here);
     good = made.has_value();
     if (good)
       y = *made;
@@ -256,7 +286,8 @@ LogicalResult importReduceWindow(HloNode &n) {
     return n.damaged("has " + Twine(n.size()) + " operands for " +
                      Twine(n.results.size()) + " results");
   std::optional<ReduceKind> kind = hloCombiner(n.op, 0);
-  if (!kind || n.results.size() > 1)
+  bool complex = !n.onPlanes && isHloComplex(n.op);
+  if (!kind || n.results.size() > 1 || complex)
     return reduceWindowsByRegion(n);
   size_t rank = ts::rankOf(n[0]);
   std::optional<WindowShape> w = readWindows(n, rank);

@@ -277,7 +277,8 @@ Type VhloBytecode::readType(DialectBytecodeReader &reader) const {
     Type element;
     return failed(reader.readType(element)) ? Type() : NoneType::get(context);
   }
-  case 22:
+  case 22: // isHloToken
+    return TupleType::get(context);
   case 26:
   case 33:
     return NoneType::get(context);

@@ -1,6 +1,7 @@
 #include "runtime/profile/Describe.h"
 
 #include "runtime/base/Json.h"
+#include "runtime/profile/RunCost.h"
 
 #include <algorithm>
 #include <chrono>
@@ -203,6 +204,21 @@ void memory(JsonWriter &json, const Module &module) {
   json.endArray().endObject();
 }
 
+/// Of sizes that are all numbers.
+void cost(JsonWriter &json, const Program &program) {
+  if (!program.symbols.empty() &&
+      !std::all_of(program.symbols.begin(), program.symbols.end(),
+                   [](const Program::Symbol &s) { return s.late; }))
+    return;
+  std::vector<int64_t> none(program.symbols.size());
+  Expected<Binding> binding = bindProgram(program, none);
+  if (!binding)
+    return;
+  RunCost sum = runCost(program, *binding);
+  json.key("run_cost").beginObject().field("flops", sum.flops);
+  json.field("bytes", sum.bytes).endObject();
+}
+
 /// The sizes that the inputs' shapes name.
 void sizes(JsonWriter &json, const Program &program,
            std::span<const knapper_tensor> inputs) {
@@ -259,6 +275,7 @@ std::string describeModule(const Module &module) {
   vendors(json, module.vendors());
   operators(json, program);
   memory(json, module);
+  cost(json, program);
   std::span<const std::byte> report =
       file.section(fb::SectionKind::report, target->program());
   if (!report.empty())

@@ -99,6 +99,11 @@ CASES = {
     "complex reductions' gradients": (jax.grad(lambda z: jnp.real(z.max(1).sum() + z.prod(0).sum())), Z),
     "complex control": (lambda z: (lax.fori_loop(0, 3, lambda i, c: c * z[0, 0] + i, z), lax.cond(z[0, 0].real > 0, jnp.sin, jnp.conj, z),
                                    lax.scan(lambda c, r: (c + r, c.sum()), jnp.zeros(5, z.dtype), z)), Z),
+    "complex scatters": (lambda z, i: (z.at[i].multiply(2j), z.at[jnp.array([1, 1])].multiply(1 + 1j), z.at[:, 1:3].multiply(z[:, :2]), z.at[0].set(1j),
+        z.at[jnp.array([9, 1])].multiply(1j), z.at[i].apply(jnp.exp)), Z, INDICES),
+    "complex running products": (lambda z: (jnp.cumprod(z, 1), lax.cumprod(z, 0, reverse=True), lax.reduce_window(z, np.complex64(1), lax.mul, (2, 3), (1, 2), "VALID"),
+        lax.reduce_window(z, np.complex64(0), lambda a, b: a + b * 1, (2, 2), (1, 1), "SAME")), Z),
+    "complex sorts": (lambda z: (jnp.sort(jnp.round(z), 1), jnp.argsort(jnp.round(z), 0), jnp.sort(z.at[0, 1].set(np.nan))), Z),
     "complex gradient": (jax.grad(lambda x: (abs(jnp.fft.fft(x)) ** 2).sum()), X),
     "complex constants": (lambda z: z * np.arange(20).reshape(4, 5) * (1 + 2j) + np.full((4, 5), 1j, np.complex64) + TABLE[:4, :5], Z),
     "fourier": (lambda z: (jnp.fft.fft(z), jnp.fft.ifft(z, axis=0), jnp.fft.fft2(z), jnp.fft.fftn(z.reshape(2, 2, 5)), jnp.fft.ifft2(z)), Z),
@@ -165,10 +170,10 @@ def donation():
 
 def refusal():
     try:
-        jax.jit(lambda x: x + lax.cumprod(lax.complex(x, x)).real)(X)
+        jax.jit(lambda x: x + jnp.fft.fft(x).real)(np.ones(4099, np.float32))
     except Exception as error:
-        return "" if "does more than add" in str(error) and "on_knapper.py" in str(error) else f"another error: {error}"
-    return "a running product of complex numbers was taken"
+        return "" if "a transform of 4099" in str(error) and "on_knapper.py" in str(error) else f"another error: {error}"
+    return "a transform of a long prime length was taken"
 
 
 def effects():
@@ -186,13 +191,53 @@ def effects():
 
     x, number = jax.jit(function)(X)
     jax.block_until_ready(x)
-    if sorted(map(str, seen)) != ["0", "1", "2", "end", "io"] or seen[:3] != [0, 1, 2] or float(number) != 7:
-        return f"{seen}, {number}"
-    try:
-        jax.jit(lambda x: jax.experimental.io_callback(lambda a: a, jax.ShapeDtypeStruct((), np.float32), x, ordered=True))(np.float32(1))
-    except NotImplementedError as error:
-        return "" if "ordered=False" in str(error) else f"another error: {error}"
-    return "an ordered callback was taken"
+    return "" if sorted(map(str, seen)) == ["0", "1", "2", "end", "io"] and seen[:3] == [0, 1, 2] and float(number) == 7 else f"{seen}, {number}"
+
+
+def ordered_effects():
+    """In the order of the program and of the calls, through loops and branches."""
+    seen = []
+
+    def note(what, x):
+        jax.experimental.io_callback(lambda a: seen.append((what, int(a))), None, x, ordered=True)
+
+    def function(n):
+        note("begin", n)
+
+        def body(i, c):
+            note("turn", i)
+            lax.cond(i > 1, lambda: jax.debug.callback(lambda i: seen.append(("late", int(i))), i, ordered=True), lambda: None)
+            return c + i
+
+        total = lax.fori_loop(0, n, body, 0)
+        note("end", total)
+        return total
+
+    step = jax.jit(function)
+    results = [step(np.int32(3)), step(np.int32(2))]
+    jax.block_until_ready(results)
+    jax.effects_barrier()
+    first = [("begin", 3), ("turn", 0), ("turn", 1), ("turn", 2), ("late", 2), ("end", 3)]
+    wanted = first + [("begin", 2), ("turn", 0), ("turn", 1), ("end", 1)]
+    return "" if seen == wanted and [int(r) for r in results] == [3, 1] else f"{seen}"
+
+
+def costs():
+    """flops and bytes of a run, loops of a known number of turns counted so often."""
+    x = np.ones((64, 32), np.float32)
+    one = jax.jit(lambda x: x @ x.T).lower(x).compile().cost_analysis()
+    if not 2 * 64 * 64 * 32 <= one["flops"] <= 3 * 64 * 64 * 32 or one["bytes accessed"] < x.nbytes + 64 * 64 * 4:
+        return f"{one}"
+    y = np.ones((32, 32), np.float32)
+    loop = jax.jit(lambda y: lax.fori_loop(0, 10, lambda _, c: c @ y, y)).lower(y).compile()
+    ten = loop.cost_analysis()
+    if loop.memory_analysis().argument_size_in_bytes != y.nbytes:
+        return f"{loop.memory_analysis()}"
+    if not 10 * 2 * 32**3 <= ten["flops"] <= 11 * 2 * 32**3:
+        return f"{ten}"
+    stats = jax.jit(lambda x: x * 2 + 1, donate_argnums=0).lower(x).compile().memory_analysis()
+    right = stats.alias_size_in_bytes == stats.argument_size_in_bytes == stats.output_size_in_bytes == x.nbytes
+    return "" if right else f"{stats}"
 
 
 def raising():
@@ -383,7 +428,7 @@ def trace():
 
 def main() -> int:
     found = {name: wrong(function, arguments) for name, (function, *arguments) in CASES.items()}
-    for check in (donation, refusal, effects, raising, serialised, options, memory, goes_on, fails_later, threads, dlpack, trace):
+    for check in (donation, refusal, effects, ordered_effects, costs, raising, serialised, options, memory, goes_on, fails_later, threads, dlpack, trace):
         found[check.__name__] = check()
     bad = {name: what for name, what in found.items() if what}
     for name, what in bad.items():

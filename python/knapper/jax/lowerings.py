@@ -140,6 +140,15 @@ def _register_factorisations() -> None:
             mlir.register_lowering(getattr(linalg, name), rule, platform=PLATFORM, cacheable=False)
 
 
+def _keep_order(ctx: Any, effect: Any) -> None:
+    """Calls run in the program's order anyway: the token that JAX hands round stays
+    as it is."""
+    from jax._src.interpreters import mlir
+
+    token = ctx.tokens_in.get(effect)
+    ctx.set_tokens_out(ctx.tokens_in.update_tokens(mlir.TokenSet({effect: token})))
+
+
 def _pure_callback(ctx: Any, *operands: Any, callback: Any, **parameters: Any) -> list[Any]:
     from jax._src import callback as jax_callback
 
@@ -159,7 +168,7 @@ def _io_callback(ctx: Any, *operands: Any, callback: Any, ordered: bool, **param
     from knapper.jax import callbacks
 
     if ordered:
-        raise NotImplementedError("io_callback with ordered=True is not supported on knapper: pass ordered=False")
+        _keep_order(ctx, jax_callback._OrderedIOEffect)
     parameters["sharding"] = None
 
     def run(*arrays: Any) -> Any:
@@ -174,7 +183,7 @@ def _debug_callback(ctx: Any, *operands: Any, callback: Any, effect: Any, **_: A
     from knapper.jax import callbacks
 
     if effect is debugging.ordered_debug_effect:
-        raise NotImplementedError("debug callbacks with ordered=True are not supported on knapper: pass ordered=False")
+        _keep_order(ctx, effect)
 
     def run(*arrays: Any) -> tuple[()]:
         callback(*arrays)
