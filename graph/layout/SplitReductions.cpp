@@ -125,26 +125,24 @@ static void splitSymbolic(ReduceOp op, const SplitModel &model) {
 /// Whether the programs of one kernel share the rows of columns, where they
 /// can. A second kernel is worth its start for what is read in longer than
 /// that, and then in two cases: rows too short for one kernel to keep memory
-/// busy, and rows so wide that it has programs enough (H200: 16384 x 8192 of
-/// bf16 70 us in one, 67 in two, 8192 x 32768 of f32 249 and 242).
+/// busy, and rows so wide that it has programs enough.
 static bool sharesItself(Type element, int64_t columns, int64_t rows,
                          const SplitModel &model) {
   if (element.isInteger(1))
     return false;
-  constexpr int64_t start = 1 << 26, twice = 2 * start; // bytes
   int64_t row = columns * elementBytes(element);
   if (row < model.shared)
-    return rows * (model.shared - row) <= start;
+    return rows * (model.shared - row) <= model.start;
   int64_t wide =
       elementBytes(element) < 4 ? 2 * model.shared : 16 * model.shared;
-  return row < wide || rows * row <= twice;
+  return row < wide || rows * row <= 2 * model.start;
 }
 
 /// Whether programs that have columns beside each other, some `inner` of them,
 /// each read theirs in little time, or are enough for the device.
 static bool fitsBlock(int64_t outer, int64_t length, int64_t inner,
                       const SplitModel &model) {
-  constexpr int64_t together = 32;
+  constexpr int64_t together = 32; // a warp
   return model.block > 0 && inner > 1 &&
          (length * std::min(inner, together) <= model.block ||
           outer * int64_t(llvm::divideCeil(inner, together)) >=
@@ -155,6 +153,7 @@ static bool fitsBlock(int64_t outer, int64_t length, int64_t inner,
 /// reads at once: several rows beside each other as one wide row, then these.
 /// True where it was. (`split` has those of one matrix.)
 static bool splitNarrow(ReduceOp op, const SplitModel &model) {
+  // Elements: a program's own tile, no figures of a card.
   constexpr int64_t wide = 2048, leastRows = 32;
   if (model.narrowColumns == 0 || op.getDims().size() != 1)
     return false;
@@ -215,12 +214,11 @@ static bool splitNarrow(ReduceOp op, const SplitModel &model) {
 }
 
 /// Whether one kernel reduces few long rows, each of which the programs of a
-/// cluster hold together. (As ReduceChoose.cpp has it.)
+/// cluster hold together.
 static bool holdsRows(int64_t rows, int64_t length, const SplitModel &model) {
-  constexpr int64_t mostOfProgram = 16384;
   int64_t cores = model.machine.cores;
   return model.sharedRow > 1 && rows * model.sharedRow >= cores &&
-         rows < 2 * cores && length <= model.sharedRow * mostOfProgram;
+         rows < 2 * cores && length <= model.sharedRow * model.mostShared;
 }
 
 static void split(ReduceOp op, const SplitModel &model) {
@@ -481,15 +479,13 @@ bool knapper::hasFewLongRows(Operation *op, const SplitModel &model) {
       return false;
     (int64_t(i) < axis ? rows : length) *= double(*dim.asConstant());
   }
-  // A program holds a shorter row, and reads it once.
+  // A program holds a shorter row in its registers, and reads it once.
   constexpr double held = 32768, passes = 3, kernels = 4;
   double bytes = length * elementBytes(elementTypeOf(op->getOperand(0)));
-  // (As ReduceChoose.cpp has it.)
-  constexpr double leastTile = 4096;
   double parts = 1;
   while (parts < double(model.sharedRow) &&
          rows * parts < double(model.machine.cores) &&
-         length / (2 * parts) >= leastTile)
+         length / (2 * parts) >= double(model.leastShared))
     parts *= 2;
   if (length / parts > held)
     parts = 1;

@@ -46,15 +46,19 @@ struct SplitModel {
   int64_t shared = 0; ///< bytes of a row of columns from which on the programs
                       ///< of one kernel share the rows at full speed; 0: they
                       ///< cannot
+  int64_t start = 0;  ///< bytes that are read in the time of a second kernel's
+                      ///< start; where `shared` is set
   int64_t narrowColumns = 256; ///< columns beside each other up to which
                                ///< several rows are taken as one; 0: never
-  int64_t leastPart = 0; ///< the least part of a row where parts are too few
-                         ///< for the processors; 0: `part`
-  int64_t sharedRow = 1; ///< programs of a device that share a row of a
-                         ///< softmax or normalisation
-  int64_t row = 64;      ///< the least row of a reduction of symbolic size
-  int64_t lines = 512;   ///< programs wanted where the index of a line's best
-                         ///< element is asked for; 0: lines stay whole
+  int64_t leastPart = 0;   ///< the least part of a row where parts are too few
+                           ///< for the processors; 0: `part`
+  int64_t sharedRow = 1;   ///< programs of a device that share a row of a
+                           ///< softmax or normalisation,
+  int64_t leastShared = 0; ///< elements that each has at least,
+  int64_t mostShared = 0;  ///< and may hold, where there are several
+  int64_t row = 64;        ///< the least row of a reduction of symbolic size
+  int64_t lines = 512;     ///< programs wanted where the index of a line's best
+                           ///< element is asked for; 0: lines stay whole
   int64_t leastLine = 4096; ///< elements of a part of such a line
   int64_t block = 0;  ///< elements of neighbouring columns that the threads of
                       ///< one program share out and read in about the time that

@@ -122,4 +122,88 @@ struct RecurrenceTimes {
 };
 inline constexpr RecurrenceTimes kSmRecurrence;
 
+/// Reductions of columns, in units of Machine::readSeconds where nothing else
+/// is said. Fitted on an H100 to 201 sums and softmaxes in each form (1 to
+/// 1,000 x 16 to 2,000 x 3 to 65,536, bf16 and f32): the fastest form is taken
+/// in all but 4 cases, which lose 19 to 58 %.
+struct ColumnTimes {
+  double cluster = 4; ///< a wait for the CTAs of a cluster
+  /// Columns as rows whose elements lie apart: of an element, by all threads of
+  /// a CTA, and of a pass.
+  struct {
+    double read = 0.6e-3, store = 5e-3, wait = 1.6;
+  } rows;
+  /// A thread walks down its columns.
+  struct {
+    double read = 0.8;                  ///< of rows under way together
+    double cheap = 0.02, costly = 0.06; ///< of an element,
+    double cut = 0.02;   ///< more where a row's end cuts accesses,
+    double held = 0.5;   ///< times where rows stay in registers
+    double narrow = 2;   ///< times memory's where clusters read rows of
+    int64_t wide = 1024; ///< fewer bytes
+  } walked;
+  /// The threads of a CTA share out columns.
+  struct {
+    double read = 0.6;        ///< of rows under way together
+    double meet = 0.4;        ///< of threads in shared memory, and
+    double word = 0.02;       ///< a word that they combine there
+    double efficiency = 0.85; ///< of memory, by accesses of one element
+    double ofRead = 7, ofPass = 4, ofStore = 8,
+           ofCostly = 10; ///< instructions of an element
+    double perCycle = 80; ///< instructions of threads, of an SM
+  } shared;
+};
+inline constexpr ColumnTimes kH100Columns;
+
+/// Clusters whose CTAs share the rows of columns, or a long row. Columns: read
+/// on H200s at 16,384 x 16,384, 65,536 x 4,096 and 131,072 x 2,048
+/// (docs/performance/gpu-rows.md); two or four times as many threads cost 2 to
+/// 5 %, half as many 15 to 30 %. Rows: estimates for the same card.
+struct ClusterFigures {
+  int64_t blockThreads = 512; ///< of columns: an SM has one such block,
+  int64_t leastRows = 32;     ///< whose CTAs have at least so many rows each
+  int64_t leastRow = 16384;   ///< elements of a row that is shared out,
+  int64_t leastTile = 4096;   ///< of a CTA's part of it,
+  int64_t mostNarrow = 16384; ///< of one that it holds, of 16 bits at most
+  int64_t waits = 4096; ///< bytes that an SM reads while CTAs of a cluster wait
+  int64_t onTheWay = 32768; ///< bytes on the way to an SM that reads fastest
+};
+inline constexpr ClusterFigures kH200Clusters;
+
+/// Reductions in two kernels (graph/layout/SplitReductions.h has the words):
+/// those that GPUs are given beside that model's own.
+struct SplitFigures {
+  int64_t leastPart = 2048; ///< elements; estimate
+  int64_t around = 1 << 16; ///< elements; estimate
+  int64_t block = 64 << 10; ///< elements; H100, reductions of 201 shapes
+  int64_t shared = 8192;    ///< bytes; H200, docs/performance/gpu-rows.md
+  /// Bytes that are read in the time of a second kernel's start. Read on an
+  /// H200: 16,384 x 8,192 of bf16 took 70 us in one kernel and 67 in two, 8,192
+  /// x 32,768 of f32 249 and 242.
+  int64_t start = 1 << 26;
+};
+inline constexpr SplitFigures kH200Splits;
+
+/// Many small products of 16 bits: by warpgroups and by their elements, in
+/// cycles of an SM. Estimated from what tiles took on an H200: 254 of 3 x 8 x
+/// 401 bf16 13.0 us, 480 of 1 x 55 x 7 6.2, 256 of 3 x 8 x 931 25, 398 of 31 x
+/// 33 x 3 5.5.
+struct ShallowTimes {
+  int64_t tiles = 3000, tile = 1400; ///< until the first runs, and each
+  int64_t elements = 2500;           ///< until the first are there; each line
+  int64_t store = 8; ///< that a warp reads takes one, its stores these
+};
+inline constexpr ShallowTimes kH200Shallow;
+
+/// Attention over blocks, estimated for an H200 by its shared memory and the
+/// rates of its L2; not fitted.
+struct PagedFigures {
+  int64_t onTheWay = 104 << 10; ///< bytes to each of an SM's two CTAs, in at
+  int64_t mostStages = 6;       ///< most so many copies
+  /// Tokens up to which each has a CTA of its own: of any step, of one whose
+  /// sequences have several, and these for each sequence.
+  int64_t few = 16, mixed = 768, perSequence = 8;
+};
+inline constexpr PagedFigures kH200Paged;
+
 } // namespace knapper::config

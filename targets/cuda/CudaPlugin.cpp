@@ -14,6 +14,7 @@
 #include "graph/quantize/ByteProducts.h"
 #include "graph/quantize/PackedProducts.h"
 #include "graph/simplify/NarrowDots.h"
+#include "ir/config/GpuTimes.h"
 #include "ir/tensor/Decompose.h"
 #include "ir/tensor/ScaledDot.h"
 #include "targets/Target.h"
@@ -51,12 +52,16 @@ void decompose(FuncOp function, const TargetDesc &target) {
 
 SplitModel splitModel(const TargetDesc &target) {
   SplitModel model;
-  model.leastPart = 2048;
-  model.around = 1 << 16;
-  model.block = 64 << 10;
+  constexpr config::SplitFigures figures = config::kH200Splits;
+  model.leastPart = figures.leastPart;
+  model.around = figures.around;
+  model.block = figures.block;
   if (target.clusters) {
-    model.shared = 8192;
-    model.sharedRow = 8;
+    model.shared = figures.shared;
+    model.start = figures.start;
+    model.sharedRow = 8; // CTAs of a portable cluster
+    model.leastShared = config::kH200Clusters.leastTile;
+    model.mostShared = config::kH200Clusters.mostNarrow;
   }
   model.machine = target;
   return model;

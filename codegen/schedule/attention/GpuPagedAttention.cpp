@@ -20,6 +20,7 @@
 #include "codegen/schedule/core/Schedules.h"
 #include "ir/config/AttentionGpuConfig.h"
 #include "ir/config/DeviceLimits.h"
+#include "ir/config/GpuTimes.h"
 #include "ir/tensor/PagedAttention.h"
 #include "ir/tile/PagedOps.h"
 
@@ -79,14 +80,13 @@ LogicalResult chooseGpuPagedAttention(ts::KernelOp kernel,
   PagedAttentionGpuConfig single = base;
   single.warps = 4;
   single.keys = fragment;
-  // Two CTAs an SM, of which each has so much on its way.
-  constexpr int64_t onItsWay = 104 << 10, mostStages = 6;
+  constexpr config::PagedFigures figures = config::kH200Paged;
   int64_t room = limitsOf(target).sharedBytesPerCta();
   while (single.warps > 1 && 2 * single.warps * fragment * pair > room)
     single.warps /= 2;
-  single.stages = std::clamp<int64_t>(std::min(onItsWay, room) /
+  single.stages = std::clamp<int64_t>(std::min(figures.onTheWay, room) /
                                           (single.warps * fragment * pair),
-                                      2, mostStages);
+                                      2, figures.mostStages);
   int64_t programs = base.keyHeads * ((share + fragment - 1) / fragment);
   int64_t wanted = 2 * int64_t(target.cores);
   auto addSingle = [&](int64_t split) -> Guard & {
@@ -101,8 +101,7 @@ LogicalResult chooseGpuPagedAttention(ts::KernelOp kernel,
       if (int64_t few = wanted / (split * programs))
         most(addSingle(split), one * few);
   // So few rows would leave most of a CTA's warps idle.
-  constexpr int64_t fewTokens = 16;
-  most(addSingle(1), one * fewTokens);
+  most(addSingle(1), one * figures.few);
   PagedAttentionGpuConfig many = base;
   many.warps = 8;
   many.tokens = many.warps * fragment / share;
@@ -114,11 +113,10 @@ LogicalResult chooseGpuPagedAttention(ts::KernelOp kernel,
   most(addSingle(1), sequences);
   // Most sequences with one token, some with chunks: a tile of tokens would
   // take one sequence after the other. Of more tokens each key is read too
-  // often. (Estimated by the rates of the second-level cache, not fitted.)
-  constexpr int64_t mixedTokens = 768, perSequence = 8;
+  // often.
   Guard &mixed = addSingle(1);
-  most(mixed, sequences * perSequence);
-  most(mixed, one * mixedTokens);
+  most(mixed, sequences * figures.perSequence);
+  most(mixed, one * figures.mixed);
   // What a thread has of scores, results and queries fills its registers.
   int64_t width = std::max(base.depth, base.columns);
   many.keys = width <= 128 ? 64 : width <= 192 ? 32 : 16;

@@ -1,5 +1,6 @@
 #include "codegen/schedule/core/ShallowProduct.h"
 #include "codegen/schedule/core/OperandCoord.h"
+#include "ir/config/GpuTimes.h"
 
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -10,15 +11,14 @@ using ts::Dim;
 
 /// Whether many small products of 16 bits take longer by warpgroups than by
 /// their elements, in modelled cycles of an SM. A tile of shallow depth
-/// is most of a microsecond, whatever part of it the product fills (H200: 254
-/// of 3 x 8 x 401, 480 of 1 x 55 x 7, 398 of 31 x 33 x 3); an element is as
-/// many accesses as its warp has lines to read.
+/// is most of a microsecond, whatever part of it the product fills; an element
+/// is as many accesses as its warp has lines to read.
 static bool fillsNoTiles(ts::DotOp dot, int64_t batch, int64_t rows,
                          int64_t columns, int64_t depth,
                          const TargetDesc &target) {
+  constexpr config::ShallowTimes times = config::kH200Shallow;
   constexpr int64_t deepest = 64, ofRuns = 16, shortRow = 64, warp = 32,
-                    line = 128, tile = 64, start = 3000, ofTile = 1400,
-                    ofElement = 2500, ofStore = 8, bytes = 2;
+                    line = 128, tile = 64, bytes = 2;
   // (A thread has eight elements of longer rows: of more depth it would read
   // more at once than it has registers for.)
   if (!target.wgmma || batch == 1 ||
@@ -51,9 +51,11 @@ static bool fillsNoTiles(ts::DotOp dot, int64_t batch, int64_t rows,
   // (Of fewer tiles than SMs the kernel by warpgroups is as fast.)
   if (std::min(rows, columns) > tile || tiles < 2 * int64_t(target.cores))
     return false;
-  int64_t ofWarp = depth * (*left + *right) + ofStore;
-  return ofElement + int64_t(llvm::divideCeil(warps, target.cores)) * ofWarp <
-         start + int64_t(llvm::divideCeil(tiles, target.cores)) * ofTile;
+  int64_t ofWarp = depth * (*left + *right) + times.store;
+  return times.elements +
+             int64_t(llvm::divideCeil(warps, target.cores)) * ofWarp <
+         times.tiles +
+             int64_t(llvm::divideCeil(tiles, target.cores)) * times.tile;
 }
 
 bool knapper::isShallowProduct(ts::KernelOp kernel, const TargetDesc &target) {
@@ -85,7 +87,8 @@ bool knapper::isShallowProduct(ts::KernelOp kernel, const TargetDesc &target) {
           columns =
               freeOf(dot.getRhs(), dot.getRhsBatch(), dot.getRhsContract()),
           fewer = std::min(rows, columns);
-  // The less of a block's tile the product fills, the deeper it may be.
+  // The less of a block's tile the product fills, the deeper it may be: of the
+  // tiles' sizes, no figures of a card.
   constexpr int64_t rowsOfGemv = 4, low = 16, half = 64;
   int64_t deepest = fewer <= low ? 32 : fewer < half ? 16 : 8;
   int64_t lanes = 16 / ts::elementBytes(element);

@@ -1,6 +1,7 @@
 // Clusters of programs that share out long rows and columns (GPUs).
 #include "codegen/schedule/reduce/ReduceCluster.h"
 #include "codegen/lower/gpu/BlockThreads.h"
+#include "ir/config/GpuTimes.h"
 
 using namespace mlir;
 
@@ -9,6 +10,7 @@ namespace knapper {
 using ts::Dim;
 
 static constexpr Sharing none = {1, 0};
+static constexpr config::ClusterFigures kFigures = config::kH200Clusters;
 
 int64_t widestBytes(ts::KernelOp kernel) {
   int64_t bytes = 1;
@@ -31,6 +33,7 @@ int64_t elementsOfThread(ts::KernelOp kernel, int64_t lanes) {
 }
 
 int64_t equalTiles(ts::KernelOp kernel, int64_t length, int64_t most) {
+  // Of registers, which are alike in all GPUs.
   constexpr int64_t leastStep = 512, mostStep = 8192, mostOfThread = 64;
   int64_t tile = llvm::divideCeil(length, llvm::divideCeil(length, most));
   int64_t step = leastStep;
@@ -49,9 +52,7 @@ static bool storesAlike(ts::KernelOp kernel, const Space &space) {
          llvm::all_of(kernel.getResults(), isFull);
 }
 
-// Read at 16384x16384, 65536x4096, 131072x2048 (H200): best by a block of 512
-// threads for each processor, a thread having one access of each of its rows;
-// two or four times as many threads cost 2 to 5 %, half as many 15 to 30 %.
+// A block for each processor, a thread having one access of each of its rows.
 Sharing shareColumns(ts::KernelOp kernel, const Space &space, int64_t columns,
                      int64_t run, const TargetDesc &target) {
   // (Other GPUs have no clusters.)
@@ -79,8 +80,9 @@ Sharing shareColumns(ts::KernelOp kernel, const Space &space, int64_t columns,
   };
   llvm::for_each(kernel.getBody().getArguments(), see);
   llvm::for_each(kernel.getResults(), see);
-  constexpr int64_t access = 16, warp = 32, blockThreads = 512, blocks = 8,
-                    threadsAtOnce = 128 * blockThreads, leastRows = 32;
+  constexpr int64_t access = 16, warp = 32, blocks = 8; // of a cluster
+  constexpr int64_t blockThreads = kFigures.blockThreads;
+  int64_t threadsAtOnce = target.programsForAll() * blockThreads;
   constexpr int64_t mostPrograms = blocks * blockThreads / warp;
   // Of a thread: what all threads of a block leave, and once more those of one
   // program, fits in shared memory, and the sums fit the registers.
@@ -96,8 +98,8 @@ Sharing shareColumns(ts::KernelOp kernel, const Space &space, int64_t columns,
   for (int64_t d : space.reduced)
     if (d != int64_t(sharedDim(space)))
       others *= std::max<int64_t>(1, representative(space.dims[d]));
-  int64_t least =
-      std::max<int64_t>(leastShared, llvm::divideCeil(leastRows, others));
+  int64_t least = std::max<int64_t>(
+      leastShared, llvm::divideCeil(kFigures.leastRows, others));
   while (clusterSize < mostPrograms &&
          columns * clusterSize < threadsAtOnce * width &&
          rows >= 2 * clusterSize * least)
@@ -126,7 +128,7 @@ static int64_t readsOfRow(ts::KernelOp kernel, const Space &space) {
 
 Sharing shareRow(ts::KernelOp kernel, const Space &space, int64_t rows,
                  unsigned lane, const TargetDesc &target) {
-  constexpr int64_t leastRow = 16384, leastTile = 4096, mostPrograms = 8;
+  constexpr int64_t mostPrograms = 8; // CTAs of a portable cluster
   unsigned shared = sharedDim(space);
   int64_t turns = 1; // of a loop around the shared dim
   for (int64_t d : space.reduced) {
@@ -137,7 +139,8 @@ Sharing shareRow(ts::KernelOp kernel, const Space &space, int64_t rows,
       turns *= *size;
   }
   int64_t length = *space.dims[shared].asConstant(), row = length * turns;
-  if (!target.clusters || row < leastRow || rows >= 2 * int64_t(target.cores))
+  if (!target.clusters || row < kFigures.leastRow ||
+      rows >= 2 * int64_t(target.cores))
     return none;
   for (Operation &op : kernel.getBody().front()) {
     auto reduce = dyn_cast<ts::ReduceOp>(op);
@@ -151,10 +154,10 @@ Sharing shareRow(ts::KernelOp kernel, const Space &space, int64_t rows,
 
   // One tile each: whole accesses of the threads of a block, of which a thread
   // has registers for 32 elements and what it computes of them.
-  constexpr int64_t round = 2048, narrow = 16384;
+  constexpr int64_t round = 2048;
   int64_t mostOfTile = mostHeld(kernel, target);
   if (bytes <= 2)
-    mostOfTile = std::min(mostOfTile, narrow);
+    mostOfTile = std::min(mostOfTile, kFigures.mostNarrow);
   bool isRun = lane == shared;
   auto held = [&](int64_t clusterSize) -> Sharing {
     int64_t tile = llvm::alignTo(llvm::divideCeil(length, clusterSize), round);
@@ -162,9 +165,7 @@ Sharing shareRow(ts::KernelOp kernel, const Space &space, int64_t rows,
       return none;
     return {int64_t(llvm::divideCeil(length, tile)), tile};
   };
-  // Bytes that the SM with the most CTAs reads, and bytes that it could read
-  // while the CTAs of a cluster wait for each other.
-  constexpr int64_t waits = 4096;
+  // Bytes that the SM with the most CTAs reads, or could while CTAs wait.
   int64_t reads = readsOfRow(kernel, space);
   auto cost = [&](int64_t clusterSize) {
     int64_t programs = llvm::divideCeil(rows * clusterSize, target.cores);
@@ -174,11 +175,11 @@ Sharing shareRow(ts::KernelOp kernel, const Space &space, int64_t rows,
     if (!held(clusterSize).lanes)
       quarters = (2 + 2 * reads) + (programs == 1 ? 1 + reads : 0);
     return programs * (row * bytes / clusterSize) * quarters / 4 +
-           (clusterSize > 1 ? waits * reads : 0);
+           (clusterSize > 1 ? kFigures.waits * reads : 0);
   };
   int64_t clusterSize = 1;
   for (int64_t more = 2; more <= mostPrograms; more *= 2)
-    if (row / more >= leastTile && length >= more &&
+    if (row / more >= kFigures.leastTile && length >= more &&
         cost(more) < cost(clusterSize))
       clusterSize = more;
   if (clusterSize == 1)
@@ -187,10 +188,8 @@ Sharing shareRow(ts::KernelOp kernel, const Space &space, int64_t rows,
     return tiles.clusterSize > 1 ? tiles : none;
   if (!isRun)
     return {clusterSize, 0};
-  // Bytes in flight that an SM needs.
-  constexpr int64_t atOnce = 32768;
   return {clusterSize, equalTiles(kernel, llvm::divideCeil(length, clusterSize),
-                                  atOnce / bytes)};
+                                  kFigures.onTheWay / bytes)};
 }
 
 } // namespace knapper

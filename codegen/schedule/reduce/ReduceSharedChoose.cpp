@@ -2,12 +2,11 @@
 //
 // Which form is the fastest follows from modelled times. Others walk down their
 // columns, a row after the other; where columns are few, most of a GPU waits.
-// The figures were fitted on an H100 to 201 sums and softmaxes in both forms (1
-// to 1,000 x 16 to 2,000 x 3 to 65,536, bf16 and f32): the faster one is taken
-// in all but 4 cases, which lose 19 to 58 %.
+// (ir/config/GpuTimes.h has the figures, ColumnTimes.)
 #include "codegen/schedule/core/ElementEmitter.h"
 #include "codegen/schedule/core/LaneLoops.h"
 #include "codegen/schedule/reduce/Reduce.h"
+#include "ir/config/GpuTimes.h"
 #include <cmath>
 
 using namespace mlir;
@@ -17,6 +16,8 @@ namespace knapper {
 using ts::Dim;
 
 namespace {
+
+constexpr config::ColumnTimes kTimes = config::kH100Columns;
 
 /// What a kernel of columns does.
 struct ColumnWork {
@@ -88,35 +89,36 @@ static ColumnWork workOf(ts::KernelOp kernel, const Space &space,
   return work;
 }
 
-/// Seconds of the form that `config` has, in so many programs. (Latencies are
-/// in units of the time until memory answers, here and below.)
+/// Seconds of the form that `config` has, in so many programs.
 static double secondsOf(const ColumnWork &work,
                         const config::ReduceConfig &config, double programs,
                         const TargetDesc &target) {
-  constexpr double cluster = 4; // a wait for the CTAs of a cluster
+  // Of every NVIDIA GPU, but for `threadsOfCore`: what these kernels have of
+  // an SM, by their registers.
   constexpr int64_t warp = 32, access = 16, threadsOfCore = 1024;
-  double waits =
-      config.clusterSize > 1 ? work.passes * cluster * target.readSeconds : 0;
+  double waits = config.clusterSize > 1
+                     ? work.passes * kTimes.cluster * target.readSeconds
+                     : 0;
   double rows = double(work.length) / config.clusterSize;
   if (config.rowForm) {
-    // Of an element that lies apart, by all of a CTA's threads.
-    constexpr double read = 0.6e-3, store = 5e-3, wait = 1.6;
-    constexpr int64_t held = 2; // CTAs of an SM
+    constexpr auto times = kTimes.rows;
+    constexpr int64_t held = 2; // CTAs of an SM, by their registers
     double waves = std::ceil(programs / (held * target.cores));
     int64_t reads = work.reads(config.lanes >= rows && !work.isArg);
     return std::max(
         work.memorySeconds(target, reads == 1),
-        waves * (rows * (read * reads + store * work.isFull) + wait * reads) *
+        waves *
+                (rows * (times.read * reads + times.store * work.isFull) +
+                 times.wait * reads) *
                 target.readSeconds +
             waits);
   }
-  // Of rows under way together (ReduceBuilder::forTiles), and of an element,
-  // more where a row's end cuts accesses.
-  constexpr double read = 0.8, cheap = 0.02, costly = 0.06, cut = 0.02;
+  constexpr auto times = kTimes.walked;
   int64_t width = access / std::min(work.bytes, access);
   while (width > 1 && config.lanes % (warp * width))
     width /= 2;
   bool isCut = work.beside % config.lanes;
+  // As ReduceBuilder::forTiles has it.
   int64_t atOnce = config.clusterSize > 1 && !isCut ? 8 : 4;
   if (work.isPlain)
     atOnce = isCut ? 8 : 16;
@@ -125,15 +127,16 @@ static double secondsOf(const ColumnWork &work,
               work.length * work.operands * width <= mostHeld;
   double waves = std::max(1.0, programs * config.lanes / width /
                                    (target.cores * double(threadsOfCore)));
-  double element =
-      (work.isCostly ? costly : cheap) + (isCut && width > 1 ? cut : 0);
-  element *= held ? 0.5 : 1;
+  double element = (work.isCostly ? times.costly : times.cheap) +
+                   (isCut && width > 1 ? times.cut : 0);
+  element *= held ? times.held : 1;
   double steps = work.passes * rows * width * element +
-                 work.reads(held) * (held ? 1 : rows / atOnce) * read;
+                 work.reads(held) * (held ? 1 : rows / atOnce) * times.read;
   // A CTA of a cluster reads less of a row than memory gives best.
-  constexpr int64_t wide = 1024; // bytes
   double narrow =
-      config.clusterSize > 1 && work.beside * work.bytes < wide ? 2 : 1;
+      config.clusterSize > 1 && work.beside * work.bytes < times.wide
+          ? times.narrow
+          : 1;
   return std::max(narrow * work.memorySeconds(target, held),
                   waves * steps * target.readSeconds + waits);
 }
@@ -153,28 +156,27 @@ static bool holds(const ColumnWork &work, const Tiling &tiling) {
 
 static double secondsOf(const ColumnWork &work, const Tiling &tiling,
                         double programs, const TargetDesc &target) {
-  constexpr double read = 0.6, meet = 0.4, word = 0.02;
-  // Accesses are of one element.
-  constexpr double efficiency = 0.85;
-  // Instructions of an element, and of a core in a second.
-  constexpr double ofRead = 7, ofPass = 4, ofStore = 8, ofCostly = 10;
+  constexpr auto times = kTimes.shared;
+  // The kernel's own: by its registers, and rows that a thread reads together.
   constexpr int64_t threadsOfCore = 1024, atOnce = 8;
-  double perCore = 80 * target.clock;
+  double perCore = times.perCycle * target.clock; // instructions a second
   int64_t steps = llvm::divideCeil(work.length, tiling.columnThreads);
   bool held = holds(work, tiling);
   int64_t ctasPerSm = std::max<int64_t>(1, threadsOfCore / tiling.threads);
   double waves = std::ceil(programs / double(target.cores * ctasPerSm));
   double latency =
-      work.reads(held) * (held ? 1 : llvm::divideCeil(steps, atOnce)) * read +
-      work.passes * (meet + 2 * std::sqrt(double(tiling.columnThreads)) * word);
-  double instructions = ofRead * work.reads(held) * work.operands +
-                        ofPass * work.passes + ofStore * work.isFull +
-                        (work.isCostly ? ofCostly : 0) +
-                        (work.isArg ? ofCostly : 0);
+      work.reads(held) * (held ? 1 : llvm::divideCeil(steps, atOnce)) *
+          times.read +
+      work.passes * (times.meet +
+                     2 * std::sqrt(double(tiling.columnThreads)) * times.word);
+  double instructions =
+      times.ofRead * work.reads(held) * work.operands +
+      times.ofPass * work.passes + times.ofStore * work.isFull +
+      (work.isCostly ? times.ofCostly : 0) + (work.isArg ? times.ofCostly : 0);
   // Of the core that has most to do.
   double computes = std::ceil(programs / target.cores) * tiling.threads *
                     steps * instructions / perCore;
-  return std::max({work.memorySeconds(target, held) / efficiency,
+  return std::max({work.memorySeconds(target, held) / times.efficiency,
                    waves * latency * target.readSeconds, computes});
 }
 
@@ -197,6 +199,7 @@ void shareColumnsInBlock(ts::KernelOp kernel, const Space &space,
   MLIRContext *context = kernel.getContext();
   Dim outer = ts::product(context, dims->outer);
   double others = double(representative(outer));
+  // Of every NVIDIA GPU, whose CTAs have 48 KB of shared memory unasked.
   constexpr int64_t warp = 32, leastThreads = 64, sector = 32, sectors = 2,
                     mostShared = 40 << 10;
   int64_t narrow = std::max(warp, sectors * sector / work.bytes);
