@@ -21,8 +21,6 @@ Expected<Json> readJsonFile(const std::string &path) {
   if (deep)
     return userError("is nested more than 64 levels deep", path,
                      "copy or download the file again");
-  if (json.is_discarded())
-    return userError("is no JSON", path, "copy or download the file again");
   return json;
 }
 

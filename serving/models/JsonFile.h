@@ -8,8 +8,8 @@
 
 namespace knapper::serving {
 
-/// UserError for what is no JSON, or nested so deeply that trees of it could
-/// not be copied, which takes a stack.
+/// Of no kind (discarded) where it is no JSON. UserError for what is nested so
+/// deeply that trees of it could not be copied, which takes a stack.
 Expected<nlohmann::json> readJsonFile(const std::string &path);
 
 } // namespace knapper::serving
