@@ -246,9 +246,8 @@ LogicalResult importHloComplex(HloNode &n, const HloRow *row) {
                    : own.import(n);
   if (!row)
     return n.unsupported("of complex numbers");
-  if (kind == "sort" || (kind == "scatter" && !addsOnly(n.op)) ||
-      ((kind == "reduce" || kind == "reduce_window") &&
-       hloCombiner(n.op, 0) != ts::ReduceKind::add))
+  if (kind == "sort" || ((kind == "reduce" || kind == "reduce_window") &&
+                         hloCombiner(n.op, 0) != ts::ReduceKind::add))
     return row->import(n);
   if (kind == "dot_general" || kind == "convolution")
     return importProduct(n, *row);

@@ -15,7 +15,7 @@ LogicalResult importGather(HloNode &n) {
   if (!type || n.failed())
     return failure();
   std::optional<HloWindows> w =
-      readHloWindows(n, n.shape(n[0]), sizes, "operand_batching_dims",
+      readHloWindows(n, sizes, "operand_batching_dims",
                      "start_indices_batching_dims", "start_index_map");
   if (!w)
     return failure();

@@ -13,13 +13,12 @@ SmallVector<int64_t> HloWindows::placed() const {
   return dims;
 }
 
-std::optional<HloWindows> readHloWindows(HloNode &n, ArrayRef<int64_t> operand,
-                                         ArrayRef<int64_t> sizes,
+std::optional<HloWindows> readHloWindows(HloNode &n, ArrayRef<int64_t> sizes,
                                          StringRef batchOfOperand,
                                          StringRef batchOfIndices,
                                          StringRef map) {
   HloWindows w;
-  w.operand.assign(operand.begin(), operand.end());
+  w.operand = n.shape(n[0]);
   w.sizes.assign(sizes.begin(), sizes.end());
   SmallVector<int64_t> given = n.shape(n[1]);
   auto rank = static_cast<int64_t>(given.size());

@@ -21,14 +21,14 @@ struct HloWindows {
   llvm::SmallVector<int64_t> placed() const;
 };
 
-/// Reads what gathers and scatters of a tensor of the shape `operand` have in
-/// common. `batchOfOperand` and
+/// Reads what gathers and scatters have in common. `batchOfOperand` and
 /// `batchOfIndices` name attributes that pair dims, `map` the one that says
 /// which dims the index vector's entries mean. Nothing after an error.
-std::optional<HloWindows>
-readHloWindows(HloNode &n, llvm::ArrayRef<int64_t> operand,
-               llvm::ArrayRef<int64_t> sizes, llvm::StringRef batchOfOperand,
-               llvm::StringRef batchOfIndices, llvm::StringRef map);
+std::optional<HloWindows> readHloWindows(HloNode &n,
+                                         llvm::ArrayRef<int64_t> sizes,
+                                         llvm::StringRef batchOfOperand,
+                                         llvm::StringRef batchOfIndices,
+                                         llvm::StringRef map);
 
 /// Where every element of the windows lies along the dims `placed`, as a tensor
 /// [batch..., sizes of those dims..., one entry a dim]. `begins` are used as

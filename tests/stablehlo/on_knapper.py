@@ -99,8 +99,6 @@ CASES = {
     "complex reductions' gradients": (jax.grad(lambda z: jnp.real(z.max(1).sum() + z.prod(0).sum())), Z),
     "complex control": (lambda z: (lax.fori_loop(0, 3, lambda i, c: c * z[0, 0] + i, z), lax.cond(z[0, 0].real > 0, jnp.sin, jnp.conj, z),
                                    lax.scan(lambda c, r: (c + r, c.sum()), jnp.zeros(5, z.dtype), z)), Z),
-    "complex scatters": (lambda z, i: (z.at[i].multiply(2j), z.at[jnp.array([1, 1])].multiply(1 + 1j), z.at[:, 1:3].multiply(z[:, :2]), z.at[0].set(1j),
-        z.at[jnp.array([9, 1])].multiply(1j), z.at[i].apply(jnp.exp)), Z, INDICES),
     "complex running products": (lambda z: (jnp.cumprod(z, 1), lax.cumprod(z, 0, reverse=True), lax.reduce_window(z, np.complex64(1), lax.mul, (2, 3), (1, 2), "VALID"),
         lax.reduce_window(z, np.complex64(0), lambda a, b: a + b * 1, (2, 2), (1, 1), "SAME")), Z),
     "complex sorts": (lambda z: (jnp.sort(jnp.round(z), 1), jnp.argsort(jnp.round(z), 0), jnp.sort(z.at[0, 1].set(np.nan))), Z),
