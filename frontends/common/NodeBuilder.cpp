@@ -24,6 +24,12 @@ Dim GraphBuilder::freshSymbol(StringRef hint) {
   return Dim::symbol(context, name);
 }
 
+void GraphBuilder::mayBeOne(Dim symbol) { maybeOnes.insert(symbol.str()); }
+
+bool GraphBuilder::isMaybeOne(Dim dim) const {
+  return dim.asSymbol() && maybeOnes.contains(dim.str());
+}
+
 std::optional<SmallVector<Dim>> GraphBuilder::sizes(Value value) {
   if (ts::elementCount(value.getType()).isConstant(0))
     return SmallVector<Dim>(); // whatever computes them
@@ -211,10 +217,9 @@ static std::optional<std::string> lostSizes(Value value, GraphBuilder &shared) {
     else if (op->getNumOperands() == 0 && !isa<ts::ConstantOp, ts::IotaOp>(op))
       return std::nullopt;
     llvm::append_range(work, op->getOperands());
-    computesReals |=
-        isa<ts::ElementwiseOpInterface>(op) &&
-        isa<FloatType>(ts::elementTypeOf(op->getResult(0))) &&
-        !ts::isRealArithmetic(op);
+    computesReals |= isa<ts::ElementwiseOpInterface>(op) &&
+                     isa<FloatType>(ts::elementTypeOf(op->getResult(0))) &&
+                     !ts::isRealArithmetic(op);
     auto isLost = [&](Value each) {
       return isa<IntegerType>(ts::elementTypeOf(each)) && !shared.sizes(each);
     };

@@ -31,6 +31,10 @@ public:
 
   /// A symbol that no input names, called `hint` or `hint_1`...
   ts::Dim freshSymbol(llvm::StringRef hint);
+  /// Says that the size, a bare symbol, is computed when the program runs, so
+  /// that it broadcasts where it turns out to be 1.
+  void mayBeOne(ts::Dim symbol);
+  bool isMaybeOne(ts::Dim dim) const;
   /// `symbolicValue` of the tensor.
   std::optional<llvm::SmallVector<ts::Dim>> sizes(mlir::Value value);
   /// Every symbol with its minimum: the module's `ts.symbols`.
@@ -43,6 +47,7 @@ public:
 protected:
   llvm::MapVector<mlir::StringAttr, int64_t> symbols; ///< with their minimum
   llvm::StringSet<> reservedNames; ///< of symbols that inputs will name
+  llvm::StringSet<> maybeOnes;
   ts::SymbolicValueCache valueCache;
 };
 
@@ -125,6 +130,8 @@ public:
   /// `value`'s dim i becomes dim `at[i]` of `dims`.
   mlir::Value broadcastAt(mlir::Value value, llvm::ArrayRef<int64_t> at,
                           llvm::ArrayRef<ts::Dim> dims);
+  /// `value` with `size` elements along `axis`, where it has as many or 1.
+  mlir::Value stretch(mlir::Value value, int64_t axis, ts::Dim size);
   /// To other dims of equal count; a check at run time when not provable.
   mlir::Value reshape(mlir::Value value, llvm::ArrayRef<ts::Dim> dims);
   /// The same tensor seen with `dims`; checked at run time where not provable.

@@ -99,6 +99,11 @@ SmallVector<Dim> NodeBuilder::broadcastDims(ArrayRef<SmallVector<Dim>> shapes) {
         continue;
       if (chosen.isConstant(1)) {
         chosen = candidate;
+      } else if (shared.isMaybeOne(candidate)) {
+        if (shared.isMaybeOne(chosen)) // one of them is 1, or both are equal
+          chosen = chosen.max(candidate);
+      } else if (shared.isMaybeOne(chosen)) {
+        chosen = candidate;
       } else if (candidate.asConstant()) {
         if (chosen.asConstant()) {
           std::string text;
@@ -153,14 +158,35 @@ Value NodeBuilder::broadcastTo(Value value, ArrayRef<Dim> dims) {
   return broadcastAt(value, at, dims);
 }
 
+Value NodeBuilder::stretch(Value value, int64_t axis, Dim size) {
+  if (!value)
+    return {};
+  Dim own = ts::dimOf(value, axis);
+  ts::CheckOp::create(b, loc, ((own - 1) * (own - size)).attr(),
+                      ts::ComparePredicate::eq, dim(0).attr(),
+                      "dim " + std::to_string(axis) +
+                          ", which is computed when the model runs, is neither "
+                          "1 nor " +
+                          size.str() + ", to which it is broadcast");
+  Type i64 = b.getI64Type();
+  Value last = add(sizeScalar(own, i64), integerScalar(-1, i64));
+  Value place = makeAs<ts::IotaOp>(type({size}, i64), uint64_t(0));
+  return make<ts::GatherOp>(value, binary<ts::MinOp>(place, last),
+                            uint64_t(axis));
+}
+
 Value NodeBuilder::broadcastAt(Value value, ArrayRef<int64_t> at,
                                ArrayRef<Dim> dims) {
   if (!value)
     return {};
   SmallVector<Dim> own = ts::dimsOf(value);
-  for (size_t i = 0; i < own.size() && i < at.size(); ++i)
-    if (!own[i].isConstant(1) && at[i] < static_cast<int64_t>(dims.size()))
-      own[i] = dims[at[i]];
+  for (size_t i = 0; i < own.size() && i < at.size(); ++i) {
+    if (own[i].isConstant(1) || at[i] >= static_cast<int64_t>(dims.size()))
+      continue;
+    if (shared.isMaybeOne(own[i]) && !(own[i] == dims[at[i]]))
+      value = stretch(value, static_cast<int64_t>(i), dims[at[i]]);
+    own[i] = dims[at[i]];
+  }
   value = castDims(value, own);
   if (!value || own == dims)
     return value;

@@ -118,7 +118,13 @@ LogicalResult importOneHot(Node &n) {
                                  ? static_cast<int64_t>(value)
                                  : -1)); // refused as a dim
   } else {
-    Value whole = isReal ? n.convert(n[1], n.b.getI64Type()) : n[1];
+    Value whole = n[1];
+    if (isReal) { // NaN as well becomes -1, which is no size
+      Value isSize =
+          n.compare(ts::ComparePredicate::ge, whole, n.scalarFor(whole, 0));
+      whole = n.convert(n.select(isSize, whole, n.scalarFor(whole, -1)),
+                        n.b.getI64Type());
+    }
     depth = sizesOrSymbols(n, whole, "depth");
   }
   if (!depth)

@@ -27,9 +27,9 @@ std::optional<SmallVector<int64_t>> axesOf(Node &n) {
   return axes;
 }
 
-/// `body` over axes that are known at run time only. Each dim d is split into
-/// two: where it is reduced, 1 and d, otherwise d and 1; the second of all
-/// pairs are the axes.
+/// `body` over axes that are known at run time only. One axis folds the dims
+/// around it. With several, each dim d is split into two: where it is reduced,
+/// 1 and d, otherwise d and 1; the second of all pairs are the axes.
 template <typename Fn> LogicalResult reductionAtRunTime(Node &n, Fn &&body) {
   SmallVector<ts::Dim> dims = ts::dimsOf(n[0]);
   auto rank = static_cast<int64_t>(dims.size());
@@ -59,12 +59,17 @@ template <typename Fn> LogicalResult reductionAtRunTime(Node &n, Fn &&body) {
       reduced.push_back(static_cast<int64_t>(split.size()) - 1);
     }
   }
+  if (split.size() > 32)
+    return n.unsupported("several axes that depend on data, of rank " +
+                         Twine(rank));
   Value x = n.reshape(n[0], split);
+  if (!x)
+    return failure();
   return n.out(n.reshape(body(x, ArrayRef<int64_t>(reduced), false), result));
 }
 
 template <typename Fn> LogicalResult reduction(Node &n, Fn &&body) {
-  if (n.has(1) && !isKnown(n, n[1]))
+  if (!isNumbers(n, n[1]))
     return reductionAtRunTime(n, body);
   std::optional<SmallVector<int64_t>> axes = axesOf(n);
   if (!axes)
@@ -170,7 +175,7 @@ template <K kind> LogicalResult importCumulative(Node &n) {
   bool exclusive = n.flag("exclusive", false),
        reverse = n.flag("reverse", false);
   SmallVector<ts::Dim> dims = ts::dimsOf(n[0]);
-  if (!isKnown(n, n[1]) && lengthOf(n[1]) == 1) {
+  if (!isNumbers(n, n[1]) && lengthOf(n[1]) == 1) {
     auto axes = RuntimeAxes::of(n, n[1], static_cast<int64_t>(dims.size()));
     if (!axes)
       return failure();
@@ -203,8 +208,8 @@ LogicalResult importTopK(Node &n) {
   ts::Dim &size = dims[axis];
   if (!(size.asConstant() && (*k)[0].asConstant()) &&
       !n.importer.assumeAtLeast(size - (*k)[0], 0)) {
-    ts::CheckOp::create(n.b, n.loc, (*k)[0].attr(), ts::ComparePredicate::le,
-                        size.attr(), "K is above the size of the axis");
+    require(n, (*k)[0], ts::ComparePredicate::le, size,
+            "K is above the size of the axis");
     size = size.max((*k)[0]);
     x = n.castDims(x, dims);
     if (!x)

@@ -176,10 +176,77 @@ Value resizeSymbolicDim(Node &n, Value x, int64_t axis, const ResizeSettings &s,
   return sum;
 }
 
+/// The scale of all dims where they keep their aspect ratio, as `policy` says:
+/// the least or the largest of the wanted ones. Dims without an element have
+/// none.
+static Scale<Scalar> commonScale(Node &n, StringRef policy, ArrayRef<Dim> from,
+                                 ArrayRef<Dim> wanted) {
+  Type f64 = n.b.getF64Type();
+  bool takesLeast = policy == "not_larger";
+  constexpr double noScale = 1e300;
+  Value to = number(n, takesLeast ? noScale : 0), by = number(n, 1);
+  for (auto [in, out] : llvm::zip(from, wanted)) {
+    Value mine = n.sizeScalar(out, f64), length = n.sizeScalar(in, f64);
+    Value better = n.compare(takesLeast ? P::lt : P::gt, n.mul(mine, by),
+                             n.mul(to, length));
+    better =
+        n.binary<ts::AndOp>(better, n.compare(P::gt, length, number(n, 0)));
+    to = n.select(better, mine, to);
+    by = n.select(better, length, by);
+  }
+  return {{&n, to}, {&n, by}};
+}
+
+/// How each dim is resized, without the region; nothing on failure.
+static std::optional<SmallVector<RuntimeResize>>
+factors(Node &n, ArrayRef<Dim> from, Value scales, Value sizes) {
+  Type f64 = n.b.getF64Type(), i64 = n.b.getI64Type();
+  auto length = [&](Dim dim) { return n.sizeScalar(dim, f64); };
+  SmallVector<RuntimeResize> result(from.size());
+  std::string policy = n.text("keep_aspect_ratio_policy", "stretch");
+  SmallVector<Dim> wanted;
+  std::optional<Scale<Scalar>> common;
+  if (sizes) {
+    wanted = symbolsOf(n, asList(n, sizes), static_cast<int64_t>(from.size()),
+                       "resized");
+    if (policy != "stretch")
+      common = commonScale(n, policy, from, wanted);
+  }
+  for (auto [i, in] : llvm::enumerate(from)) {
+    RuntimeResize &how = result[i];
+    Value out;
+    if (scales) {
+      Value scale =
+          n.convert(elementOf(n, scales, static_cast<int64_t>(i)), f64);
+      require(n,
+              n.binary<ts::AndOp>(n.compare(P::gt, scale, number(n, 0)),
+                                  n.compare(P::lt, scale, number(n, 1e6))),
+              "a scale is not above 0 and below 10^6");
+      how.scale = {{&n, scale}, {&n, number(n, 1)}};
+      out = n.make<ts::FloorOp>(n.mul(scale, length(in)));
+    } else if (common) { // halves up
+      how.scale = *common;
+      out = n.make<ts::FloorOp>(n.add(
+          n.div(n.mul(common->to.value, length(in)), common->from.value), 0.5));
+    } else {
+      how.out = wanted[i];
+      how.scale = {{&n, length(how.out)}, {&n, length(in)}};
+      how.scaleOfSizes = true;
+    }
+    if (out)
+      how.out = n.bindSize(n.convert(out, i64), "resized");
+    if (!n.failed())
+      require(n, how.out.min(n.dim(1)), P::le, in,
+              "resizes a dim that has no element");
+  }
+  if (n.failed())
+    return std::nullopt;
+  return result;
+}
+
 LogicalResult resizeAtRunTime(Node &n, const ResizeSettings &s,
                               ArrayRef<int64_t> axes, Value scales, Value sizes,
                               Value roi) {
-  Type f64 = n.b.getF64Type(), i64 = n.b.getI64Type();
   auto count = static_cast<int64_t>(axes.size());
   if (lengthOf(scales ? scales : sizes) != count)
     return n.unsupported("scales or sizes depend on data and are not one for "
@@ -187,53 +254,30 @@ LogicalResult resizeAtRunTime(Node &n, const ResizeSettings &s,
   if (roi && lengthOf(roi) != 2 * count)
     return n.unsupported("roi depends on data and is no start and end for each "
                          "dim");
-  auto scalarAt = [&](Value list, int64_t i) {
-    return Scalar{&n, n.convert(elementOf(n, list, i), f64)};
-  };
-  auto integer = [&](int64_t value) { return n.integerScalar(value, i64); };
   Value x = n[0];
   Type element = ts::elementTypeOf(x);
   if (s.mode != "nearest" && !isa<FloatType>(element))
     x = n.convert(x, n.b.getF32Type());
-  Value list = sizes ? asList(n, sizes) : Value();
-  // The scale of all dims where they keep their aspect ratio, to / from.
-  std::string policy = n.text("keep_aspect_ratio_policy", "stretch");
-  Value to, from;
-  for (int64_t i = 0; sizes && policy != "stretch" && i < count; ++i) {
-    Value in = n.sizeScalar(ts::dimOf(x, axes[i]), i64),
-          wanted = elementOf(n, list, i);
-    if (!to) {
-      to = wanted, from = in;
-      continue;
-    }
-    Value mine = n.mul(wanted, from), others = n.mul(to, in);
-    Value better =
-        n.compare(policy == "not_larger" ? P::lt : P::gt, mine, others);
-    to = n.select(better, wanted, to);
-    from = n.select(better, in, from);
-  }
+  SmallVector<Dim> from;
+  for (int64_t axis : axes)
+    from.push_back(ts::dimOf(n[0], axis));
+  std::optional<SmallVector<RuntimeResize>> all =
+      factors(n, from, scales, sizes);
+  if (!all)
+    return failure();
+  auto bound = [&](int64_t i, double otherwise) -> Scalar {
+    Type f64 = n.b.getF64Type();
+    return {&n,
+            roi ? n.convert(elementOf(n, roi, i), f64) : number(n, otherwise)};
+  };
   Value outside;
   for (int64_t i = 0; i < count; ++i) {
-    Dim in = ts::dimOf(x, axes[i]);
-    RuntimeResize how;
-    if (scales) {
-      how.scale = {scalarAt(scales, i), {&n, number(n, 1)}};
-      Value out =
-          n.make<ts::FloorOp>(n.mul(how.scale.to.value, n.sizeScalar(in, f64)));
-      how.out = n.bindSize(n.convert(out, i64), "resized");
-    } else if (to) { // halves up
-      Value twice = n.mul(n.mul(integer(2), to), n.sizeScalar(in, i64));
-      Value out = n.div(n.add(n.div(twice, from), integer(1)), integer(2));
-      how.out = n.bindSize(out, "resized");
-      how.scale = {{&n, n.convert(to, f64)}, {&n, n.convert(from, f64)}};
-    } else {
-      how.out = n.bindSize(elementOf(n, list, i), "resized");
-      how.scale = {{&n, n.sizeScalar(how.out, f64)},
-                   {&n, n.sizeScalar(in, f64)}};
-      how.scaleOfSizes = true;
-    }
-    how.roiStart = roi ? scalarAt(roi, i) : Scalar{&n, number(n, 0)};
-    how.roiEnd = roi ? scalarAt(roi, i + count) : Scalar{&n, number(n, 1)};
+    RuntimeResize &how = (*all)[static_cast<size_t>(i)];
+    if (how.scaleOfSizes && how.out == from[static_cast<size_t>(i)] &&
+        s.coordinates != "tf_crop_and_resize")
+      continue;
+    how.roiStart = bound(i, 0);
+    how.roiEnd = bound(i + count, 1);
     x = resizeSymbolicDim(n, x, axes[i], s, how, &outside);
     if (!x)
       return failure();

@@ -1,5 +1,7 @@
 #include "frontends/onnx/RuntimeSizes.h"
 
+#include <algorithm>
+
 using namespace mlir;
 
 namespace knapper {
@@ -7,6 +9,9 @@ namespace knapper {
 using ts::Dim;
 using K = ts::ReduceKind;
 using P = ts::ComparePredicate;
+
+/// Of a tensor (`Importer::inputType`).
+static constexpr int64_t mostDims = 32;
 
 std::optional<int64_t> lengthOf(Value list) {
   if (ts::rankOf(list) == 0)
@@ -34,13 +39,41 @@ Value countUp(Node &n, int64_t count) {
 
 SmallVector<Dim> symbolsOf(Node &n, Value list, int64_t count, StringRef hint) {
   SmallVector<Dim> dims;
-  for (int64_t i = 0; i < count; ++i)
-    dims.push_back(n.bindSize(elementOf(n, list, i), hint));
+  for (int64_t i = 0; i < count; ++i) {
+    Value element = elementOf(n, list, i);
+    std::optional<SmallVector<Dim>> known;
+    if (element)
+      known = n.importer.sizes(element);
+    if (known && known->front().asConstant().value_or(0) >= 0) {
+      dims.push_back(known->front());
+      continue;
+    }
+    dims.push_back(n.bindSize(element, hint));
+    n.importer.mayBeOne(dims.back());
+  }
   return dims;
 }
 
-bool isKnown(Node &n, Value list) {
-  return !list || n.importer.sizes(list);
+bool isKnown(Node &n, Value list) { return !list || n.importer.sizes(list); }
+
+bool isNumbers(Node &n, Value list) {
+  std::optional<SmallVector<Dim>> known;
+  if (list)
+    known = n.importer.sizes(list);
+  return !list || (known && llvm::all_of(*known, [](Dim dim) {
+                     return dim.asConstant().has_value();
+                   }));
+}
+
+void require(Node &n, Dim left, P predicate, Dim right, const Twine &text) {
+  ts::CheckOp::create(n.b, n.loc, left.attr(), predicate, right.attr(),
+                      text.str());
+}
+
+void require(Node &n, Value condition, const Twine &text) {
+  Dim flag = n.bindSize(n.convert(condition, n.b.getI64Type()), "holds");
+  if (!n.failed())
+    require(n, flag, P::eq, n.dim(1), text);
 }
 
 std::optional<SmallVector<Dim>> sizesOrSymbols(Node &n, Value list,
@@ -49,16 +82,30 @@ std::optional<SmallVector<Dim>> sizesOrSymbols(Node &n, Value list,
     return std::nullopt;
   if (std::optional<SmallVector<Dim>> known = n.importer.sizes(list))
     return known;
-  std::optional<int64_t> length = lengthOf(list);
-  if (!length || !ts::elementTypeOf(list).isIntOrIndex() || *length > 32)
+  if (!ts::elementTypeOf(list).isIntOrIndex())
     return n.sizes(list, what); // says why
-  return symbolsOf(n, asList(n, list), *length, "size");
+  std::optional<int64_t> length = lengthOf(list);
+  if (!length || *length > mostDims) {
+    (void)n.unsupported(what + " is " + ts::shapeText(list.getType()) +
+                        " and no list of a known length");
+    return std::nullopt;
+  }
+  (void)what.consume_front("the ");
+  std::string hint = what.str();
+  std::replace(hint.begin(), hint.end(), ' ', '_');
+  return symbolsOf(n, asList(n, list), *length, hint);
 }
 
 std::optional<RuntimeAxes> RuntimeAxes::of(Node &n, Value axes, int64_t rank) {
   std::optional<int64_t> length = lengthOf(axes);
-  if (!length || *length > rank) {
-    (void)n.unsupported("axes depend on data and have no known length");
+  if (!length) {
+    (void)n.unsupported("axes are " + ts::shapeText(axes.getType()) +
+                        " and no list of a known length");
+    return std::nullopt;
+  }
+  if (*length > rank) {
+    (void)n.fail("has " + Twine(*length) + " axes for rank " + Twine(rank),
+                 "name each axis once");
     return std::nullopt;
   }
   RuntimeAxes made;
@@ -76,9 +123,8 @@ std::optional<RuntimeAxes> RuntimeAxes::of(Node &n, Value axes, int64_t rank) {
       n.reduce(K::add, n.convert(made.listed, i64), {0}, false), "axes");
   if (n.failed())
     return std::nullopt;
-  ts::CheckOp::create(n.b, n.loc, found.attr(), P::eq, n.dim(*length).attr(),
-                      "an axis is outside of rank " + std::to_string(rank) +
-                          ", or named twice");
+  require(n, found, P::eq, n.dim(*length),
+          "an axis is outside of rank " + Twine(rank) + ", or named twice");
   return made;
 }
 

@@ -4,8 +4,9 @@
 // values are known while the model is imported (numbers, or sizes of the
 // inputs) the rows use them as dims. What is here serves the other case: the
 // values are computed when the program runs. Each becomes a fresh symbol
-// (`NodeBuilder::bindSize`); what has to hold of them is checked then, and the
-// run fails with a user error that names the node.
+// (`NodeBuilder::bindSize`), which may turn out to be 1 and broadcasts then.
+// What has to hold of them is checked once they are bound: the run fails with a
+// user error.
 //
 // All values here are i64 tensors of the graph: a list is 1-D and as long as
 // the rank it describes.
@@ -22,7 +23,8 @@ namespace knapper {
 std::optional<llvm::SmallVector<ts::Dim>>
 sizesOrSymbols(Node &n, mlir::Value list, llvm::StringRef what);
 
-/// The same of a list whose elements the caller has made non-negative.
+/// The same of a list of `count` elements; the run fails where one is negative.
+/// The symbols are called `hint`.
 llvm::SmallVector<ts::Dim> symbolsOf(Node &n, mlir::Value list, int64_t count,
                                      llvm::StringRef hint);
 
@@ -66,8 +68,17 @@ private:
   mlir::Value listed;  ///< [rank] i1
 };
 
-/// Whether the elements of the list are known while the model is imported, or
-/// the list is absent.
+/// Whether the elements of the list are dims that are known while the model is
+/// imported, or the list is absent.
 bool isKnown(Node &n, mlir::Value list);
+/// The same, and all of them numbers: what an axis or a step has to be.
+bool isNumbers(Node &n, mlir::Value list);
+
+/// The run fails with `text` where the comparison does not hold, the import
+/// where that is known.
+void require(Node &n, ts::Dim left, ts::ComparePredicate predicate,
+             ts::Dim right, const llvm::Twine &text);
+/// The same of a 0-D i1 tensor.
+void require(Node &n, mlir::Value condition, const llvm::Twine &text);
 
 } // namespace knapper

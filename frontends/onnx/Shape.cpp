@@ -27,24 +27,61 @@ LogicalResult importSize(Node &n) {
       n.sizeScalar(ts::elementCount(n[0].getType()), n.b.getI64Type()));
 }
 
+/// The sizes in `shape`, computed from the list that is input 1: a number above
+/// 1 in that list is one here.
+SmallVector<Dim> mixed(Node &n, Value shape, int64_t length, StringRef hint) {
+  SmallVector<Dim> dims;
+  Value list = asList(n, n[1]);
+  int64_t more = length - lengthOf(list).value_or(length);
+  for (int64_t i = 0; i < length; ++i) {
+    std::optional<SmallVector<Dim>> known;
+    if (Value element = i < more ? Value() : elementOf(n, list, i - more))
+      known = n.importer.sizes(element);
+    if (known && known->front().asConstant().value_or(0) > 1)
+      dims.push_back(known->front());
+    else
+      dims.append(
+          symbolsOf(n, n.sliceDim(shape, 0, n.dim(i), n.dim(1)), 1, hint));
+  }
+  return dims;
+}
+
+/// The sizes that zeros of a shape copy; -2, which is no size, where there is
+/// none.
+Value copied(Node &n, ArrayRef<Dim> own, int64_t length) {
+  Value sizes =
+      n.sizesTensor(own.take_front(std::min<size_t>(length, own.size())));
+  int64_t more = length - static_cast<int64_t>(own.size());
+  if (more <= 0)
+    return sizes;
+  Value none =
+      n.broadcastTo(n.integerScalar(-2, n.b.getI64Type()), {n.dim(more)});
+  return n.make<ts::ConcatOp>(ValueRange{sizes, none}, int64_t(0));
+}
+
 /// A shape that is known at run time only, with what 0 and -1 mean.
 LogicalResult reshapeAtRunTime(Node &n, int64_t length) {
   using P = ts::ComparePredicate;
   Type i64 = n.b.getI64Type();
-  SmallVector<Dim> own = ts::dimsOf(n[0]);
-  own.resize(std::max<size_t>(length, own.size()), n.dim(0));
-  Value shape = asList(n, n[1]), one = n.integerScalar(1, i64),
+  Value shape = asList(n, n[1]), zero = n.integerScalar(0, i64),
+        one = n.integerScalar(1, i64),
         open = n.compare(P::eq, shape, n.integerScalar(-1, i64));
+  Value holes = n.reduce(ts::ReduceKind::add, n.convert(open, i64), {0}, false);
+  require(n, n.bindSize(holes, "open"), P::le, n.dim(1),
+          "the shape has -1 twice");
   if (!n.flag("allowzero", false))
-    shape =
-        n.select(n.compare(P::eq, shape, n.integerScalar(0, i64)),
-                 n.sizesTensor(ArrayRef<Dim>(own).take_front(length)), shape);
+    shape = n.select(n.compare(P::eq, shape, zero),
+                     copied(n, ts::dimsOf(n[0]), length), shape);
   Value known =
       n.reduce(ts::ReduceKind::mul, n.select(open, one, shape), {0}, false);
+  require(n,
+          n.binary<ts::OrOp>(n.compare(P::eq, holes, zero),
+                             n.compare(P::ne, known, zero)),
+          "-1 beside a dim of 0 has no answer");
   Value count = n.sizeScalar(ts::elementCount(n[0].getType()), i64);
   Value rest = n.div(count, n.binary<ts::MaxOp>(known, one));
   shape = n.select(open, rest, shape);
-  return n.out(n.reshape(n[0], symbolsOf(n, shape, length, "reshaped")));
+  return n.out(n.reshape(n[0], mixed(n, shape, length, "reshaped")));
 }
 
 LogicalResult importReshape(Node &n) {
@@ -113,15 +150,20 @@ LogicalResult importFlatten(Node &n) {
 LogicalResult importSqueeze(Node &n) {
   SmallVector<Dim> dims = ts::dimsOf(n[0]), result, checked = dims;
   SmallVector<int64_t> axes;
-  if (!isKnown(n, n[1])) {
+  if (!isNumbers(n, n[1])) {
     auto rank = static_cast<int64_t>(dims.size());
     auto listed = RuntimeAxes::of(n, n[1], rank);
     if (!listed)
       return failure();
-    // Dims that are taken away are 1: the count of elements says so.
-    return n.out(
-        n.reshape(n[0], symbolsOf(n, listed->without(n, n.sizesTensor(dims)),
-                                  rank - listed->count(), "kept")));
+    Value sizes = n.sizesTensor(dims),
+          one = n.integerScalar(1, n.b.getI64Type());
+    Value taken =
+        n.reduce(ts::ReduceKind::mul, n.select(listed->isListed(), sizes, one),
+                 {0}, false);
+    require(n, n.bindSize(taken, "squeezed"), ts::ComparePredicate::eq,
+            n.dim(1), "squeezes a dim that is not 1");
+    return n.out(n.reshape(n[0], symbolsOf(n, listed->without(n, sizes),
+                                           rank - listed->count(), "kept")));
   }
   if (n.has(1)) {
     std::optional<SmallVector<int64_t>> given = n.numbers(n[1], "axes");
@@ -179,7 +221,7 @@ LogicalResult unsqueezeAtRunTime(Node &n, int64_t count) {
 
 LogicalResult importUnsqueeze(Node &n) {
   if (std::optional<int64_t> count = n.has(1) ? lengthOf(n[1]) : std::nullopt;
-      count && !isKnown(n, n[1]))
+      count && !isNumbers(n, n[1]))
     return unsqueezeAtRunTime(n, *count);
   std::optional<SmallVector<int64_t>> given;
   if (n.has(1))
@@ -295,28 +337,31 @@ LogicalResult importSplit(Node &n) {
 LogicalResult expandAtRunTime(Node &n, int64_t length) {
   Type i64 = n.b.getI64Type();
   SmallVector<Dim> own = ts::dimsOf(n[0]);
-  if (length < static_cast<int64_t>(own.size())) { // the shape broadcasts, too
-    Value more = n.sizesTensor(
-        SmallVector<Dim>(own.size() - static_cast<size_t>(length), n.dim(1)));
-    Value shape =
-        n.make<ts::ConcatOp>(ValueRange{more, asList(n, n[1])}, int64_t(0));
-    n.operands[1] = shape;
-    length = static_cast<int64_t>(own.size());
-  }
-  own.insert(own.begin(), static_cast<size_t>(length) - own.size(), n.dim(1));
   Value shape = asList(n, n[1]);
+  auto rank = static_cast<int64_t>(own.size());
+  if (length < rank) { // the shape broadcasts, too
+    SmallVector<Dim> ones(static_cast<size_t>(rank - length), n.dim(1));
+    shape = n.make<ts::ConcatOp>(ValueRange{n.sizesTensor(ones), shape},
+                                 int64_t(0));
+    length = rank;
+  }
+  own.insert(own.begin(), static_cast<size_t>(length - rank), n.dim(1));
   shape = n.select(
       n.compare(ts::ComparePredicate::eq, shape, n.integerScalar(1, i64)),
       n.sizesTensor(own), shape);
-  SmallVector<Dim> dims = symbolsOf(n, shape, length, "expanded");
-  // What is no 1 stays as it is.
-  for (auto [dim, mine] : llvm::zip(dims, own))
-    if (mine.asConstant() && !mine.isConstant(1)) {
-      ts::CheckOp::create(n.b, n.loc, dim.attr(), ts::ComparePredicate::eq,
-                          mine.attr(), "cannot broadcast to this shape");
-      dim = mine;
+  SmallVector<Dim> dims = mixed(n, shape, length, "expanded");
+  Value x = n[0];
+  for (int64_t d = 0; d < length; ++d) {
+    Dim mine = own[d];
+    if (mine.asConstant() && !mine.isConstant(1)) { // stays as it is
+      require(n, dims[d], ts::ComparePredicate::eq, mine,
+              "cannot broadcast to this shape");
+      dims[d] = mine;
+    } else if (mine.isSymbolic()) {
+      x = n.stretch(x, d - (length - rank), dims[d]);
     }
-  return n.out(n.broadcastTo(n[0], dims));
+  }
+  return n.out(n.broadcastTo(x, dims));
 }
 
 LogicalResult importExpand(Node &n) {

@@ -48,58 +48,48 @@ std::optional<Dim> resolve(Node &n, Dim index, Dim size, Dim low, Dim high) {
   return smaller(larger(index, low), high);
 }
 
-/// One dim from `start` to `end` by `step`, 0-D tensors as ONNX gives them: how
-/// many elements that are is a fresh symbol.
-Value sliceAtRunTime(Node &n, Value x, int64_t axis, Value start, Value end,
-                     Value step) {
+/// One dim from `start` to `end` by `step`, 0-D tensors as ONNX gives them, a
+/// null `step` for 1: how many elements that are is a fresh symbol.
+Value sliceDimAtRunTime(Node &n, Value x, int64_t axis, Value start, Value end,
+                        Value step) {
   using P = ts::ComparePredicate;
+  if (!x)
+    return {};
   Type i64 = n.b.getI64Type();
   auto number = [&](int64_t value) { return n.integerScalar(value, i64); };
   auto clamp = [&](Value value, Value low, Value high) {
     return n.binary<ts::MinOp>(n.binary<ts::MaxOp>(value, low), high);
   };
   Value zero = number(0), one = number(1);
-  Value size = n.sizeScalar(ts::dimOf(x, axis), i64), last = n.sub(size, one);
+  Value size = n.sizeScalar(ts::dimOf(x, axis), i64);
   auto fromFront = [&](Value index) {
     return n.select(n.compare(P::lt, index, zero), n.add(index, size), index);
   };
-  step = clamp(step, number(-endless), number(endless));
-  Value forward = n.compare(P::gt, step, zero);
-  Value low = n.select(forward, zero, number(-1)),
-        high = n.select(forward, size, last);
+  std::optional<SmallVector<Dim>> first = n.importer.sizes(start);
+  Value low = zero, high = size, distance, forward;
+  if (step) {
+    step = clamp(step, number(-endless), number(endless));
+    require(n, n.compare(P::ne, step, zero), "has a step of 0");
+    forward = n.compare(P::gt, step, zero);
+    low = n.select(forward, zero, number(-1));
+    high = n.select(forward, size, n.sub(size, one));
+  }
   start = clamp(fromFront(start), zero, high);
   end = clamp(fromFront(end), low, high);
-  Value distance = n.binary<ts::MaxOp>(
-      n.select(forward, n.sub(end, start), n.sub(start, end)), zero);
-  Value length = n.make<ts::AbsOp>(step);
-  Dim stride = n.bindSize(length, "step");
-  ts::CheckOp::create(n.b, n.loc, stride.attr(), P::ge, n.dim(1).attr(),
-                      "has a step of 0");
-  length = n.binary<ts::MaxOp>(length, one);
-  Dim count =
-      n.bindSize(n.div(n.add(distance, n.sub(length, one)), length), "slice");
-  Value index = n.makeAs<ts::IotaOp>(n.type({count}, i64), uint64_t(0));
-  return n.make<ts::GatherOp>(x, n.add(n.mul(index, step), start),
-                              uint64_t(axis));
-}
-
-/// One dim from `start` to `end`, step by step.
-Value sliceByData(Node &n, Value x, int64_t axis, Value start, Value end) {
-  Type i64 = n.b.getI64Type();
-  Value zero = n.integerScalar(0, i64),
-        whole = n.sizeScalar(ts::dimOf(x, axis), i64);
-  auto bound = [&](Value index) {
-    index = n.select(n.compare(ts::ComparePredicate::lt, index, zero),
-                     n.add(index, whole), index);
-    return n.binary<ts::MaxOp>(n.binary<ts::MinOp>(index, whole), zero);
-  };
-  Value from = bound(start), to = bound(end);
-  Dim count = n.bindSize(n.binary<ts::MaxOp>(n.sub(to, from), zero), "slice");
-  std::optional<SmallVector<Dim>> known = n.importer.sizes(start);
-  if (known && known->front().isConstant(0))
+  distance = n.sub(end, start);
+  if (step) {
+    Value length = n.binary<ts::MaxOp>(n.make<ts::AbsOp>(step), one);
+    distance = n.select(forward, distance, n.sub(zero, distance));
+    distance = n.div(
+        n.add(n.binary<ts::MaxOp>(distance, zero), n.sub(length, one)), length);
+  }
+  Dim count = n.bindSize(n.binary<ts::MaxOp>(distance, zero), "slice");
+  if (!step && first && first->front().isConstant(0))
     return n.sliceDim(x, axis, n.dim(0), count);
   Value index = n.makeAs<ts::IotaOp>(n.type({count}, i64), uint64_t(0));
-  return n.make<ts::GatherOp>(x, n.add(index, from), uint64_t(axis));
+  if (step)
+    index = n.mul(index, step);
+  return n.make<ts::GatherOp>(x, n.add(index, start), uint64_t(axis));
 }
 
 /// Slice whose starts, ends, axes or steps are known at run time only.
@@ -114,7 +104,7 @@ LogicalResult sliceAtRunTime(Node &n) {
                          "no common length that is known");
   Value starts = asList(n, n[1]), ends = asList(n, n[2]),
         steps = asList(n, n[4]), x = n[0];
-  if (!isKnown(n, n[3])) {
+  if (!isNumbers(n, n[3])) {
     auto axes = RuntimeAxes::of(n, n[3], rank);
     if (!axes)
       return failure();
@@ -124,8 +114,8 @@ LogicalResult sliceAtRunTime(Node &n) {
     ends = axes->spread(n, ends, n.sizesTensor(dims));
     steps = steps ? axes->spread(n, steps, ones) : ones;
     for (int64_t d = 0; d < rank; ++d)
-      x = sliceAtRunTime(n, x, d, elementOf(n, starts, d),
-                         elementOf(n, ends, d), elementOf(n, steps, d));
+      x = sliceDimAtRunTime(n, x, d, elementOf(n, starts, d),
+                            elementOf(n, ends, d), elementOf(n, steps, d));
     return n.out(x);
   }
   SmallVector<int64_t> axes = llvm::to_vector(llvm::seq<int64_t>(0, *listed));
@@ -134,24 +124,25 @@ LogicalResult sliceAtRunTime(Node &n) {
   std::optional<SmallVector<Dim>> by;
   if (steps)
     by = n.importer.sizes(steps);
+  llvm::SmallDenseSet<int64_t> seen;
   for (auto [i, axis] : llvm::enumerate(axes)) {
     int64_t d = n.normalAxis(axis, rank);
     if (n.failed())
       return failure();
+    if (!seen.insert(d).second)
+      return n.fail("names an axis twice", "name each axis once");
     auto at = static_cast<int64_t>(i);
-    Value start = elementOf(n, starts, at), end = elementOf(n, ends, at);
-    x = steps && !(by && (*by)[i].isConstant(1))
-            ? sliceAtRunTime(n, x, d, start, end, elementOf(n, steps, at))
-            : sliceByData(n, x, d, start, end);
-    if (!x)
-      return failure();
+    bool hasStep = steps && !(by && (*by)[i].isConstant(1));
+    x = sliceDimAtRunTime(n, x, d, elementOf(n, starts, at),
+                          elementOf(n, ends, at),
+                          hasStep ? elementOf(n, steps, at) : Value());
   }
   return n.out(x);
 }
 
 LogicalResult importSlice(Node &n) {
-  if (n.has(1) && !(isKnown(n, n[1]) && isKnown(n, n[2]) && isKnown(n, n[3]) &&
-                    isKnown(n, n[4])))
+  if (n.has(1) && !(isKnown(n, n[1]) && isKnown(n, n[2]) &&
+                    isNumbers(n, n[3]) && isNumbers(n, n[4])))
     return sliceAtRunTime(n);
   std::optional<SmallVector<Dim>> starts, ends;
   if (n.has(1)) {
@@ -249,15 +240,15 @@ LogicalResult pad(Node &n, Value x, const Padding &p) {
     if (!value)
       return failure();
   } else {
-    // The other modes repeat elements: there has to be one.
-    SmallVector<Dim> dims = ts::dimsOf(x);
-    for (auto [d, dim] : llvm::enumerate(dims))
-      if ((!none(p.low[d]) || !none(p.high[d])) &&
-          !n.importer.assumeAtLeast(dim, 1))
-        dim = dim.max(n.dim(1));
-    x = n.castDims(x, dims);
-    if (!x)
-      return failure();
+    // The other modes repeat elements: there has to be one where any is added.
+    for (auto [d, dim] : llvm::enumerate(ts::dimsOf(x))) {
+      Dim added = p.low[d] + p.high[d];
+      if (added.asConstant() && !none(added))
+        (void)n.importer.assumeAtLeast(dim, 1);
+      else if (!none(added))
+        require(n, added.min(n.dim(1)), ts::ComparePredicate::le, dim,
+                "repeats an element of a dim that has none");
+    }
   }
   return n.out(n.make<ts::PadOp>(
       x, Optional{value}, ts::dimArray(n.importer.context, p.low),
@@ -306,7 +297,7 @@ LogicalResult importPad(Node &n) {
   if (!mode)
     return n.fail("mode is '" + modeName + "'",
                   "use constant, reflect, edge or wrap");
-  if (!isKnown(n, n[1]) || !isKnown(n, n[3]))
+  if (!isKnown(n, n[1]) || !isNumbers(n, n[3]))
     return padAtRunTime(n, *mode);
   std::optional<SmallVector<Dim>> pads;
   if (n.has(1))
@@ -353,10 +344,7 @@ LogicalResult importPad(Node &n) {
       return number.has_value() || n.importer.assumeAtLeast(pad, 0);
     };
     if (!split(before, cutBefore) || !split(after, cutAfter))
-      return n.failed() ? failure()
-             : n.has(1)
-                 ? padAtRunTime(n, *mode)
-                 : n.unsupported("cannot tell whether a pad is negative");
+      return n.failed() ? failure() : padAtRunTime(n, *mode);
     if (!cutBefore.isConstant(0) || !cutAfter.isConstant(0)) {
       Dim left = ts::dimOf(n[0], axis) - cutBefore - cutAfter;
       if (left.asConstant() && *left.asConstant() < 0)

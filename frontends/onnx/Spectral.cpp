@@ -89,17 +89,12 @@ LogicalResult importDft(Node &n) {
   Value signal = n[0];
   std::optional<RuntimeAxes> axes;
   SmallVector<Dim> whole = dims;
-  if (n.has(2) && !isKnown(n, n[2]) && lengthOf(n[2]) == 1) {
+  if (!isNumbers(n, n[2]) && lengthOf(n[2]) == 1) {
     axes = RuntimeAxes::of(n, n[2], rank);
     if (!axes)
       return failure();
-    Dim isLast = n.bindSize(
-        n.convert(elementOf(n, axes->isListed(), rank - 1), n.b.getI64Type()),
-        "last");
-    ts::CheckOp::create(n.b, n.loc, isLast.attr(), ts::ComparePredicate::eq,
-                        n.dim(0).attr(),
-                        "the axis is the last dim, which holds real and "
-                        "imaginary parts");
+    require(n, n.make<ts::NotOp>(elementOf(n, axes->isListed(), rank - 1)),
+            "the axis is the last dim, which holds real and imaginary parts");
     Dim parts = dims.back();
     dims.back() = n.dim(1);
     dims = axes->around(n, dims);
@@ -134,6 +129,8 @@ LogicalResult importDft(Node &n) {
   if (std::optional<int64_t> known = length.asConstant(); known && *known < 1)
     return n.fail("transforms " + Twine(*known) + " elements",
                   "give a positive length");
+  if (!length.asConstant())
+    require(n, length, P::ge, n.dim(1), "transforms no element");
   // [around, length, parts]
   SmallVector<int64_t> order, back(rank);
   SmallVector<Dim> around;
@@ -218,6 +215,10 @@ LogicalResult importStft(Node &n) {
     return n.fail("a signal of " + dims[1].str() + " has no frame of " +
                       length.str(),
                   "give a longer signal or shorter frames");
+  if (!frames.asConstant() || !length.asConstant()) {
+    require(n, length, P::ge, n.dim(1), "the frames have no element");
+    require(n, frames, P::ge, n.dim(1), "the signal is shorter than a frame");
+  }
   Type i64 = n.b.getI64Type(), fine = fineType(n, n[0]);
   RankedTensorType type = n.type({frames, length}, i64);
   Value frame = n.makeAs<ts::IotaOp>(type, uint64_t(0)),
