@@ -236,7 +236,7 @@ TEST(DamagedTokenizer, AddedTokensAreOfTheVocabulary) {
   for (int64_t id : {int64_t(11), int64_t(-1), (int64_t(1) << 32) + 9})
     expectRefusal(refusal(bytePairs, place, id), "not in the vocabulary");
   expectRefusal(refusal(wordPieces, "/post_processor/cls/1", 7),
-                "not in the vocabulary");
+                "not in the vocabulary: 7");
 }
 
 TEST(DamagedTokenizer, NothingIsStrippedAnyNumberOfTimes) {
@@ -316,7 +316,7 @@ TEST(DamagedTokenizer, EveryStepKeepsTheLimit) {
   Json longer = {{"type", "Replace"},
                  {"pattern", {{"String", "a"}}},
                  {"content", std::string(1 << 20, '\n')}};
-  for (int steps : {1, 4}) { // each takes a byte to two
+  for (int steps : {4}) { // each takes a byte to two
     Json chain = Json::array({longer});
     for (int i = 0; i < steps; ++i)
       chain.push_back({{"type", "ByteLevel"}});
