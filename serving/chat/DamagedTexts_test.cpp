@@ -236,7 +236,7 @@ TEST(DamagedTokenizer, AddedTokensAreOfTheVocabulary) {
   for (int64_t id : {int64_t(11), int64_t(-1), (int64_t(1) << 32) + 9})
     expectRefusal(refusal(bytePairs, place, id), "not in the vocabulary");
   expectRefusal(refusal(wordPieces, "/post_processor/cls/1", 7),
-                "not in the vocabulary");
+                "not in the vocabulary: 7");
 }
 
 TEST(DamagedTokenizer, NothingIsStrippedAnyNumberOfTimes) {
@@ -263,6 +263,67 @@ TEST(DamagedTokenizer, TextsKeepTheirProportion) {
   expectRefusal(refusal(bytePairs, "/normalizer", chain), "256 MiB");
   Json steps = Json::array({longer("a", 100), longer("a", 100)});
   expectRefusal(refusal(bytePairs, "/decoder/decoders", steps), "1024 times");
+}
+
+/// The base64 of a table that replaces "a" by `content`.
+std::string charsmap(const std::string &content) {
+  std::string bytes;
+  auto word = [&](uint32_t value) {
+    bytes.append(reinterpret_cast<const char *>(&value), 4);
+  };
+  // The root's children are at 1 ^ label; the leaf's value is at 2 ^ that.
+  constexpr uint32_t units = 128, leaf = 1 ^ 'a', value = leaf ^ 2;
+  word(4 * units);
+  for (uint32_t i = 0; i < units; ++i)
+    word(i == 0       ? 1u << 10
+         : i == leaf  ? 2u << 10 | 1u << 8 | 'a'
+         : i == value ? 1u << 31
+                      : 0u);
+  bytes += content;
+  const char *digits =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string text;
+  uint32_t bits = 0;
+  int count = 0;
+  for (unsigned char byte : bytes) {
+    bits = bits << 8 | byte;
+    for (count += 8; count >= 6;)
+      text += digits[bits >> (count -= 6) & 63];
+  }
+  return text + digits[bits << (6 - count) & 63];
+}
+
+TEST(DamagedTokenizer, ShortGraphemesKeepTheLimit) {
+  Json map = {{"type", "Precompiled"}, {"precompiled_charsmap", charsmap("b")}};
+  Json json = Json::parse(bytePairs);
+  json["normalizer"] = map;
+  json["pre_tokenizer"] = json["post_processor"] = nullptr;
+  auto made = Tokenizer::parse(json.dump());
+  ASSERT_TRUE(made) << made.error().message();
+  auto ids = (*made)->encode("aa");
+  ASSERT_TRUE(ids);
+  EXPECT_EQ(*ids, (std::vector<int32_t>{1, 1}));
+  // 12 GB, were it made.
+  map["precompiled_charsmap"] = charsmap(std::string(3 << 20, 'b'));
+  expectRefusal(refusal(bytePairs, "/normalizer", map, std::string(4096, 'a')),
+                "256 MiB");
+  rusage used{};
+  getrusage(RUSAGE_SELF, &used);
+  EXPECT_LT(used.ru_maxrss, 2L << 20) << "in KiB";
+}
+
+TEST(DamagedTokenizer, EveryStepKeepsTheLimit) {
+  Json longer = {{"type", "Replace"},
+                 {"pattern", {{"String", "a"}}},
+                 {"content", std::string(1 << 20, '\n')}};
+  for (int steps : {4}) { // each takes a byte to two
+    Json chain = Json::array({longer});
+    for (int i = 0; i < steps; ++i)
+      chain.push_back({{"type", "ByteLevel"}});
+    Json all = {{"type", "Sequence"}, {"normalizers", chain}};
+    expectRefusal(refusal(bytePairs, "/normalizer", all, std::string(200, 'a')),
+                  "256 MiB");
+  }
 }
 
 TEST(DamagedTokenizer, LongPiecesTakeTheTimeOfTheLongestToken) {

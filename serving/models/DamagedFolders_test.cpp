@@ -209,7 +209,7 @@ TEST_F(WrongConfig, LayersTakeNoMemoryBeforeTheirWeightsAreFound) {
 TEST_F(WrongConfig, SharesAndWindowsAreOnes) {
   for (double share : {1e308, -1e308, 0.0, 1.5})
     expectRefusal(refusal(0, "/partial_rotary_factor", share), "rotates 0 of");
-  expectRefusal(refusal(1, "/sliding_window", -5), "sliding_window");
+  expectRefusal(refusal(1, "/sliding_window", -5), "null for no window");
 }
 
 TEST_F(WrongConfig, NestingIsBounded) {

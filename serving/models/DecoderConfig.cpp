@@ -82,9 +82,10 @@ Expected<DecoderConfig> readDecoderConfig(const std::string &folder) {
       decoder.headWidth < 1 || decoder.headWidth > mostHeadWidth ||
       decoder.vocabulary < 1 || decoder.inner < 1 || decoder.contextLength < 1)
     return userError("has sizes that do not fit together", config.where(),
-                     "layers, width, heads, head width, vocabulary and context "
-                     "are positive, heads a multiple of the key heads, a head "
-                     "at most 65536 wide");
+                     cat("layers, width, heads, head width, vocabulary and "
+                         "context are positive, heads a multiple of the key "
+                         "heads, a head at most ",
+                         mostHeadWidth, " wide"));
   if (decoder.experts != 0 &&
       (decoder.experts < 1 || decoder.experts > 1024 ||
        decoder.expertsPerToken < 1 ||
@@ -159,7 +160,8 @@ void readWindows(ConfigReader &config, DecoderConfig &decoder,
   int64_t window = config.integer(
       "sliding_window", config.mentions("sliding_window") ? 0 : fallback);
   if (window < 0)
-    config.fail("sliding_window", cat("is ", window), "0 or more");
+    config.fail("sliding_window", cat("is ", window),
+                "null for no window, or 0 or more");
   decoder.windows.assign(decoder.layers, 0);
   std::vector<std::string> types = config.texts("layer_types");
   if (types.empty()) {

@@ -142,8 +142,8 @@ Expected<EncoderConfig> readEncoderConfig(const std::string &folder) {
       encoder.inner < 1 || encoder.vocabulary < 1 || encoder.tokenTypes < 1 ||
       encoder.contextLength < 1)
     return userError("has sizes that do not fit together", config.where(),
-                     "positive sizes, at most 10000 layers, the width a "
-                     "multiple of the heads");
+                     cat("positive sizes, at most ", mostLayers,
+                         " layers, the width a multiple of the heads"));
   encoder.longest = encoder.contextLength;
   if (exists(folder + "/modules.json"))
     TRY(readModules(folder, encoder));
@@ -158,7 +158,8 @@ Expected<EncoderConfig> readEncoderConfig(const std::string &folder) {
     TRY(limits.finish());
     if (encoder.longest < 1)
       return userError("is not positive",
-                       cat(sentence, ", field 'max_seq_length'"));
+                       cat(sentence, ", field 'max_seq_length'"),
+                       cat("1 to ", encoder.contextLength));
   }
   return encoder;
 }

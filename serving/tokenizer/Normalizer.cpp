@@ -1,5 +1,6 @@
 #include "serving/tokenizer/Normalizer.h"
 
+#include "runtime/base/Text.h"
 #include "serving/tokenizer/ByteAlphabet.h"
 #include "serving/tokenizer/PrecompiledMap.h"
 #include "serving/tokenizer/RegexPattern.h"
@@ -23,7 +24,7 @@ template <typename Each> void rebuild(std::string &text, Each &&each) {
 class SequenceNormalizer : public Normalizer {
 public:
   std::vector<std::unique_ptr<Normalizer>> steps;
-  Status apply(std::string &text) const override {
+  Status change(std::string &text) const override {
     for (const auto &step : steps)
       TRY(step->apply(text));
     return success();
@@ -33,7 +34,7 @@ public:
 class FormNormalizer : public Normalizer {
 public:
   explicit FormNormalizer(NormalForm form) : form(form) {}
-  Status apply(std::string &text) const override {
+  Status change(std::string &text) const override {
     text = normalForm(text, form);
     return success();
   }
@@ -44,7 +45,7 @@ private:
 
 class LowercaseNormalizer : public Normalizer {
 public:
-  Status apply(std::string &text) const override {
+  Status change(std::string &text) const override {
     rebuild(text, [](std::string &made, char32_t c) { appendLower(made, c); });
     return success();
   }
@@ -52,7 +53,7 @@ public:
 
 class StripAccentsNormalizer : public Normalizer {
 public:
-  Status apply(std::string &text) const override {
+  Status change(std::string &text) const override {
     rebuild(text, [](std::string &made, char32_t c) {
       if (!isMark(c))
         appendUtf8(made, c);
@@ -64,7 +65,7 @@ public:
 class StripNormalizer : public Normalizer {
 public:
   StripNormalizer(bool left, bool right) : left(left), right(right) {}
-  Status apply(std::string &text) const override {
+  Status change(std::string &text) const override {
     size_t begin = 0, end = text.size();
     for (size_t at = 0;
          left && at < text.size() && isSpace(nextCodePoint(text, at));)
@@ -89,10 +90,10 @@ private:
 class PrependNormalizer : public Normalizer {
 public:
   explicit PrependNormalizer(std::string prefix) : prefix(std::move(prefix)) {}
-  Status apply(std::string &text) const override {
+  Status change(std::string &text) const override {
     if (!text.empty())
       text.insert(0, prefix);
-    return checkLength(text.size());
+    return success();
   }
 
 private:
@@ -103,7 +104,7 @@ class ReplaceNormalizer : public Normalizer {
 public:
   ReplaceNormalizer(RegexPattern pattern, std::string content)
       : pattern(std::move(pattern)), content(std::move(content)) {}
-  Status apply(std::string &text) const override {
+  Status change(std::string &text) const override {
     std::string made;
     size_t done = 0;
     bool whole = pattern.forEach(text, [&](size_t begin, size_t end) {
@@ -115,12 +116,13 @@ public:
     });
     if (!whole)
       return userError(
-          "a regular expression of the normalizer gave up on the text");
+          "a regular expression of the normalizer gave up on the text",
+          "tokenizer.json", "a shorter text");
     if (done == 0)
       return success();
     made.append(text, done, std::string::npos);
     text = std::move(made);
-    return checkLength(text.size());
+    return success();
   }
 
 private:
@@ -130,7 +132,7 @@ private:
 
 class ByteLevelNormalizer : public Normalizer {
 public:
-  Status apply(std::string &text) const override {
+  Status change(std::string &text) const override {
     std::string made;
     appendByteCharacters(made, text);
     text = std::move(made);
@@ -150,7 +152,7 @@ public:
   bool cleanText = true, chineseCharacters = true, lowercase = true;
   bool stripAccents = true;
 
-  Status apply(std::string &text) const override {
+  Status change(std::string &text) const override {
     rebuild(text, [&](std::string &made, char32_t c) {
       if (cleanText) {
         bool blank = c == '\t' || c == '\n' || c == '\r';
@@ -180,7 +182,7 @@ public:
 
 class NmtNormalizer : public Normalizer {
 public:
-  Status apply(std::string &text) const override {
+  Status change(std::string &text) const override {
     rebuild(text, [](std::string &made, char32_t c) {
       if ((c >= 1 && c <= 8) || c == 0xb || (c >= 0xe && c <= 0x1f) ||
           c == 0x7f || c == 0x8f || c == 0x9f)
@@ -197,7 +199,7 @@ public:
 class PrecompiledNormalizer : public Normalizer {
 public:
   explicit PrecompiledNormalizer(PrecompiledMap map) : map(std::move(map)) {}
-  Status apply(std::string &text) const override {
+  Status change(std::string &text) const override {
     return checkLength(map.apply(text, longestText));
   }
 
@@ -207,11 +209,17 @@ private:
 
 } // namespace
 
+Status Normalizer::apply(std::string &text) const {
+  TRY(change(text));
+  return checkLength(text.size());
+}
+
 Status Normalizer::checkLength(size_t bytes) {
   if (bytes <= longestText)
     return success();
-  return userError("the normalizer makes the text longer than 256 MiB",
-                   "tokenizer.json");
+  return userError(cat("the normalizer makes the text longer than ",
+                       longestText >> 20, " MiB"),
+                   "tokenizer.json", "a shorter text");
 }
 
 Expected<std::unique_ptr<Normalizer>> Normalizer::read(const Json &json) {

@@ -15,7 +15,7 @@ public:
   virtual ~Normalizer() = default;
   /// Changes the text, which is valid UTF-8, in place. UserError where it would
   /// be longer than `longestText`. Thread-safe.
-  virtual Status apply(std::string &text) const = 0;
+  Status apply(std::string &text) const;
   static constexpr size_t longestText = size_t(256) << 20;
 
   /// Of a "normalizer" entry; null for null. UserError for a kind that is not
@@ -23,6 +23,8 @@ public:
   static Expected<std::unique_ptr<Normalizer>> read(const nlohmann::json &json);
 
 protected:
+  /// apply() without the check of what it made.
+  virtual Status change(std::string &text) const = 0;
   static Status checkLength(size_t bytes);
 };
 

@@ -114,6 +114,8 @@ size_t PrecompiledMap::apply(std::string &whole, size_t longest) const {
           return made.size();
       }
     }
+    if (made.size() > longest)
+      return made.size();
     at = end;
   }
   whole = std::move(made);

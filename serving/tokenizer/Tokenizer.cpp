@@ -76,9 +76,13 @@ Status Tokenizer::read(const Json &json) {
   for (const std::vector<int32_t> *list : {&before, &after})
     for (int32_t id : *list)
       if (id < 0 || id >= size())
-        return userError("the post_processor adds a token that is not in the "
-                         "vocabulary",
-                         "tokenizer.json");
+        return userError(
+            "the post_processor adds a token that is not in the "
+            "vocabulary" +
+                (id < 0 ? std::string() : ": " + std::to_string(id)),
+            "tokenizer.json",
+            "add it to added_tokens, or take it out of the "
+            "post_processor");
   special.resize(size());
   for (const AddedToken &token : added.all())
     special[token.id] = token.special;
