@@ -25,17 +25,19 @@ std::optional<APFloat> floatConstant(Value value) {
 /// alike and NaNs alike; null for anything else.
 BlockArgument comparedArgument(Value value, bool &isCanonical) {
   bool zeros = false, nans = false;
+  BlockArgument tested;
   for (unsigned i = 0; i < 3; ++i) {
     isCanonical = zeros && nans;
     if (auto argument = dyn_cast<BlockArgument>(value))
-      return argument;
+      return !tested || tested == argument ? argument : BlockArgument();
     Operation *select = hloMade(value, "select", 3);
     Operation *test =
         select ? hloMade(select->getOperand(0), "compare", 2) : nullptr;
     auto argument =
         test ? dyn_cast<BlockArgument>(test->getOperand(0)) : BlockArgument();
-    if (!argument)
+    if (!argument || (tested && tested != argument))
       return {};
+    tested = argument;
     // select(x == 0, 0, x) or select(x != x, NaN, x)
     // Text has the zero twice.
     std::optional<APFloat> number = floatConstant(select->getOperand(1)),
@@ -55,18 +57,21 @@ BlockArgument comparedArgument(Value value, bool &isCanonical) {
 }
 
 /// Whether `y` is computed as `x` is, from the arguments' partners (`turned`)
-/// or the same.
-bool isAlike(Value x, Value y, bool turned, unsigned &budget) {
+/// or the same. What stands before the comparator (constants are often moved
+/// there) is one value for all elements.
+bool isAlike(Value x, Value y, Block *block, bool turned, unsigned &budget) {
   if (budget == 0)
     return false;
   --budget;
+  if (x == y && (!turned || x.getParentBlock() != block))
+    return true;
   auto from = dyn_cast<BlockArgument>(x), to = dyn_cast<BlockArgument>(y);
   if (from || to)
-    return from && to && from.getOwner() == to.getOwner() &&
+    return from && to && from.getOwner() == block && to.getOwner() == block &&
            to.getArgNumber() == (from.getArgNumber() ^ unsigned(turned));
   Operation *a = x.getDefiningOp(), *b = y.getDefiningOp();
   if (a == b) // turned, it would be of other arguments
-    return !turned || a->getNumOperands() == 0;
+    return x == y && a->getNumOperands() == 0 && a->getNumRegions() == 0;
   if (a->getName() != b->getName() ||
       a->getAttrDictionary() != b->getAttrDictionary() ||
       a->getPropertiesAsAttribute() != b->getPropertiesAsAttribute() ||
@@ -75,21 +80,23 @@ bool isAlike(Value x, Value y, bool turned, unsigned &budget) {
       a->getNumResults() != 1)
     return false;
   for (auto [p, q] : llvm::zip(a->getOperands(), b->getOperands()))
-    if (!isAlike(p, q, turned, budget))
+    if (!isAlike(p, q, block, turned, budget))
       return false;
   return true;
 }
 
-bool isAlike(Value x, Value y, bool turned) {
+bool isAlike(Value x, Value y, Block *block, bool turned) {
   unsigned budget = kMostOps;
-  return isAlike(x, y, turned, budget);
+  return isAlike(x, y, block, turned, budget);
 }
 
-/// An argument of `block` that the value is computed from, in the block and
-/// from first elements alone or from second ones.
+/// An argument of `block` that the value is computed from, from first elements
+/// alone or from second ones; null for what stands before the block.
 BlockArgument sourceOf(Value value, Block *block, unsigned &budget,
                        bool &isOneSide) {
-  if (budget == 0 || value.getParentBlock() != block) {
+  if (value.getParentBlock() != block)
+    return {};
+  if (budget == 0) {
     isOneSide = false;
     return {};
   }
@@ -112,7 +119,8 @@ StringRef textOf(Operation *op, StringRef name) {
 }
 
 /// A comparison of what two elements give; nothing for anything else.
-std::optional<HloSortKey> keyOf(Value value, StringRef lower, StringRef upper) {
+std::optional<HloSortKey> keyOf(Value value, Block *block, StringRef lower,
+                                StringRef upper) {
   Operation *op = hloMade(value, "compare", 2);
   if (!op)
     return std::nullopt;
@@ -122,8 +130,8 @@ std::optional<HloSortKey> keyOf(Value value, StringRef lower, StringRef upper) {
   Value x = op->getOperand(0), y = op->getOperand(1);
   unsigned budget = kMostOps;
   bool oneSide = true;
-  BlockArgument source = sourceOf(x, op->getBlock(), budget, oneSide);
-  if (!source || !oneSide || !isAlike(x, y, /*turned=*/true))
+  BlockArgument source = sourceOf(x, block, budget, oneSide);
+  if (!source || !oneSide || !isAlike(x, y, block, /*turned=*/true))
     return std::nullopt;
   bool turned = source.getArgNumber() % 2 == 1, canonical = false;
   BlockArgument argument = comparedArgument(x, canonical);
@@ -147,18 +155,18 @@ struct DecidedKey {
 };
 
 /// key < or (key == and rest), in any order of operands.
-std::optional<DecidedKey> byLogic(Value value) {
+std::optional<DecidedKey> byLogic(Value value, Block *block) {
   Operation *either = hloMade(value, "or", 2);
   for (unsigned i : {0, 1}) {
     Operation *both =
         either ? hloMade(either->getOperand(1 - i), "and", 2) : nullptr;
     for (unsigned k : {0, 1}) {
       std::optional<HloSortKey> key =
-          both ? keyOf(either->getOperand(i), "LT", "GT") : std::nullopt;
+          both ? keyOf(either->getOperand(i), block, "LT", "GT") : std::nullopt;
       std::optional<HloSortKey> tie =
-          key ? keyOf(both->getOperand(k), "EQ", "EQ") : std::nullopt;
+          key ? keyOf(both->getOperand(k), block, "EQ", "EQ") : std::nullopt;
       if (tie && tie->isTotal == key->isTotal &&
-          isAlike(tie->first, key->first, false))
+          isAlike(tie->first, key->first, block, false))
         return DecidedKey{*key, both->getOperand(1 - k)};
     }
   }
@@ -166,17 +174,17 @@ std::optional<DecidedKey> byLogic(Value value) {
 }
 
 /// key == ? rest : key <, or key != ? key < : rest.
-std::optional<DecidedKey> bySelect(Value value) {
+std::optional<DecidedKey> bySelect(Value value, Block *block) {
   Operation *select = hloMade(value, "select", 3);
   for (auto [direction, less, rest] :
        {std::tuple("EQ", 2, 1), std::tuple("NE", 1, 2)}) {
     std::optional<HloSortKey> tie =
-        select ? keyOf(select->getOperand(0), direction, direction)
+        select ? keyOf(select->getOperand(0), block, direction, direction)
                : std::nullopt;
     std::optional<HloSortKey> key =
-        tie ? keyOf(select->getOperand(less), "LT", "GT") : std::nullopt;
+        tie ? keyOf(select->getOperand(less), block, "LT", "GT") : std::nullopt;
     if (key && tie->isTotal == key->isTotal &&
-        isAlike(tie->first, key->first, false))
+        isAlike(tie->first, key->first, block, false))
       return DecidedKey{*key, select->getOperand(rest)};
   }
   return std::nullopt;
@@ -191,13 +199,13 @@ SmallVector<HloSortKey> hloSortKeys(Operation *op, unsigned arguments) {
   SmallVector<HloSortKey> keys;
   Value value = block->back().getOperand(0);
   while (keys.size() < kMostKeys) {
-    if (std::optional<HloSortKey> key = keyOf(value, "LT", "GT")) {
+    if (std::optional<HloSortKey> key = keyOf(value, block, "LT", "GT")) {
       keys.push_back(*key);
       return keys;
     }
-    std::optional<DecidedKey> step = byLogic(value);
+    std::optional<DecidedKey> step = byLogic(value, block);
     if (!step)
-      step = bySelect(value);
+      step = bySelect(value, block);
     if (!step)
       return {};
     keys.push_back(step->key);

@@ -52,7 +52,9 @@ private:
     }
     case fb::Instruction::Repeat: {
       RunCost body = region(in.index);
-      double turns = binding.known[in.bytes] ? value(in.bytes) : 1;
+      // With a condition the turns are only a limit.
+      bool isCounted = in.source.buffer == Program::kNone;
+      double turns = isCounted && binding.known[in.bytes] ? value(in.bytes) : 1;
       return {turns * body.flops, turns * body.bytes};
     }
     case fb::Instruction::Call:

@@ -102,6 +102,8 @@ CASES = {
     "complex running products": (lambda z: (jnp.cumprod(z, 1), lax.cumprod(z, 0, reverse=True), lax.reduce_window(z, np.complex64(1), lax.mul, (2, 3), (1, 2), "VALID"),
         lax.reduce_window(z, np.complex64(0), lambda a, b: a + b * 1, (2, 2), (1, 1), "SAME")), Z),
     "complex sorts": (lambda z: (jnp.sort(jnp.round(z), 1), jnp.argsort(jnp.round(z), 0), jnp.sort(z.at[0, 1].set(np.nan))), Z),
+    "long sorts": (lambda f, i: (jnp.sort(f), jnp.argsort(f), lax.sort((f, i, lax.iota(np.int32, 20000)), num_keys=2)),
+                   random.integers(-3, 3, 20000).astype(np.float32), random.integers(0, 3, 20000).astype(np.int32)),
     "complex gradient": (jax.grad(lambda x: (abs(jnp.fft.fft(x)) ** 2).sum()), X),
     "complex constants": (lambda z: z * np.arange(20).reshape(4, 5) * (1 + 2j) + np.full((4, 5), 1j, np.complex64) + TABLE[:4, :5], Z),
     "fourier": (lambda z: (jnp.fft.fft(z), jnp.fft.ifft(z, axis=0), jnp.fft.fft2(z), jnp.fft.fftn(z.reshape(2, 2, 5)), jnp.fft.ifft2(z)), Z),
@@ -233,6 +235,9 @@ def costs():
         return f"{loop.memory_analysis()}"
     if not 10 * 2 * 32**3 <= ten["flops"] <= 11 * 2 * 32**3:
         return f"{ten}"
+    until = jax.jit(lambda y: lax.while_loop(lambda c: c[0, 0] < 100, lambda c: c @ y, y)).lower(y).compile().cost_analysis()
+    if not 2 * 32**3 <= until["flops"] <= 3 * 32**3 or until["bytes accessed"] > 1 << 20:
+        return f"{until} of one turn"
     stats = jax.jit(lambda x: x * 2 + 1, donate_argnums=0).lower(x).compile().memory_analysis()
     right = stats.alias_size_in_bytes == stats.argument_size_in_bytes == stats.output_size_in_bytes == x.nbytes
     return "" if right else f"{stats}"

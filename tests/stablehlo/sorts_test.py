@@ -13,8 +13,8 @@ K = np.array([[1, 0, 1, 0, 2, 2, 1, 0], [3, 3, 1, 1, 0, 0, 1, 3]], np.int32)
 Z = np.array([1 + 2j, 1 - 2j, -1 + 0j, 1 + 2j, 0j, 1 - 3j], np.complex64)
 
 
-def program(body, types=("f32", "i32"), shape="2x8", dimension=1):
-    """A sort of arrays of these elements; the comparator's arguments are a0, b0, a1, b1..."""
+def program(body, types=("f32", "i32"), shape="2x8", dimension=1, before=""):
+    """A sort of arrays of these elements; the comparator's arguments are a0, b0, a1, b1... `before` stands in front of it."""
     arrays = [f"tensor<{shape}x{each}>" for each in types]
     names = [f"%x{i}" for i in range(len(types))]
     scalars = ", ".join(f"%a{i}: tensor<{each}>, %b{i}: tensor<{each}>" for i, each in enumerate(types))
@@ -22,6 +22,7 @@ def program(body, types=("f32", "i32"), shape="2x8", dimension=1):
     given = ", ".join(f"%y#{i}" for i in range(len(types))) if len(types) > 1 else "%y"
     return f"""module {{
   func.func public @main({", ".join(f"{n}: {t}" for n, t in zip(names, arrays))}) -> ({", ".join(arrays)}) {{
+    {before}
     {result} = "stablehlo.sort"({", ".join(names)}) <{{dimension = {dimension} : i64, is_stable = true}}> ({{
     ^bb0({scalars}):
       {body}
@@ -87,10 +88,49 @@ def test_keys(body, key):
     check(program(body), ordered(key, X, K), X, K)
 
 
+CONSTANTS = f"%zero = stablehlo.constant dense<0.0> : {F}\n %nan = stablehlo.constant dense<0x7FC00000> : {F}\n"
+
+
+def canonical(name, tested, taken):
+    """Zeros alike and NaNs alike, as JAX writes it."""
+    return (
+        compare(f"{name}z", "EQ", tested, "zero", kind="FLOAT") + f"%{name}s = stablehlo.select %{name}z, %zero, %{taken} : {B}, {F}\n"
+        + compare(f"{name}n", "NE", tested, tested, kind="FLOAT") + f"%{name} = stablehlo.select %{name}n, %nan, %{name}s : {B}, {F}\n"
+    )  # fmt: skip
+
+
+ALIKE = canonical("p", "a0", "a0") + canonical("q", "b0", "b0")
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["before the sort", "in the comparator"])
+@pytest.mark.parametrize("scale", [False, True], ids=["elements", "computed"])
+def test_constants(before, scale):
+    """Where the constants stand decides nothing; arrays of this length are sorted by keys only."""
+    constants = CONSTANTS + f"%two = stablehlo.constant dense<-2.0> : {F}\n"
+    body = ALIKE
+    if scale:
+        body += f"%v = stablehlo.multiply %p, %two : {F}\n %w = stablehlo.multiply %q, %two : {F}\n"
+    body += compare("r", "LT", *("vw" if scale else "pq"), kind="TOTALORDER")
+    x = np.resize(X, (1, 20000))
+    k = np.arange(20000, dtype=np.int32).reshape(1, -1)
+    wanted = ordered(lambda x, k: (np.isnan(x), 0 if np.isnan(x) else -2 * x if scale else x), x, k)
+    check(program(body if before else constants + body, shape="1x20000", before=constants if before else ""), wanted, x, k)
+
+
 def test_another_dim():
     first, second = (np.ascontiguousarray(each.T) for each in ordered(lambda x, k: total(x), X, K))
     text = program(TOTAL, shape="8x2", dimension=0)
     check(text, [first, second], np.ascontiguousarray(X.T), np.ascontiguousarray(K.T))
+
+
+def test_a_key_of_two_operands():
+    """0 where the first is 0, else the second: neither operand's elements."""
+    body = CONSTANTS + compare("c", "EQ", "a0", "zero") + compare("d", "EQ", "b0", "zero") + "".join(
+        f"%{name} = stablehlo.select %{test}, %zero, %{taken} : {B}, {F}\n" for name, test, taken in (("p", "c", "a1"), ("q", "d", "b1"))
+    )  # fmt: skip
+    x, y = np.array([0, 1, 1, 1], np.float32), np.array([5, -1, 2, -3], np.float32)
+    wanted = ordered(lambda x, y: y if x else 0, x, y)
+    check(program(body + compare("r", "LT", "p", "q"), ["f32", "f32"], "4", 0), wanted, x, y)
 
 
 def test_a_comparator_of_no_keys():
