@@ -204,6 +204,21 @@ TEST_F(DamagedTexts, SamplingOfAModelHasTheBoundsOfRequests) {
   }
   write("generation_config.json", settingsOf("top_k", nullptr).dump());
   EXPECT_TRUE(ModelTexts::load(folder));
+  write("generation_config.json", settingsOf("temperature", 2.5).dump());
+  auto hot = ModelTexts::load(folder);
+  ASSERT_TRUE(hot);
+  EXPECT_EQ((*hot)->recommended().at("temperature"), 2);
+}
+
+TEST_F(DamagedTexts, DeepValuesAreRefusedAndNotDropped) {
+  Json tokenizer = Json::parse(bytePairs), steps = {{"type", "Lowercase"}};
+  for (int i = 0; i < 40; ++i)
+    steps = {{"type", "Sequence"}, {"normalizers", Json::array({steps})}};
+  tokenizer["normalizer"] = steps;
+  write("tokenizer.json", tokenizer.dump());
+  auto made = ModelTexts::load(folder);
+  ASSERT_FALSE(made);
+  EXPECT_NE(made.error().message().find("64 levels deep"), std::string::npos);
 }
 
 /// The error of a tokenizer whose part at `pointer` is another, or of what it

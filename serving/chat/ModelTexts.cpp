@@ -1,7 +1,9 @@
 #include "serving/chat/ModelTexts.h"
 
 #include "runtime/base/InputFile.h"
+#include "runtime/base/Log.h"
 #include "runtime/base/Text.h"
+#include "serving/tokenizer/ParseJson.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -23,9 +25,7 @@ Expected<Json> readObject(const std::string &path) {
   if (!std::filesystem::exists(path, error))
     return Json(Json::object());
   ASSIGN_OR_RETURN(std::string text, readText(path));
-  Json json = Json::parse(
-      text, [](int depth, Json::parse_event_t, Json &) { return depth <= 64; },
-      false);
+  ASSIGN_OR_RETURN(Json json, parseJson<Json>(text, path));
   if (!json.is_object())
     return userError("it is not a JSON object", path);
   return json;
@@ -52,29 +52,39 @@ Expected<ChatTemplate> parseAt(const std::string &source,
   return parsed;
 }
 
-/// What requests that say nothing take: in the bounds of those that do.
+/// What requests that say nothing take: in the bounds of those that do, to
+/// which what transformers takes beyond them is cut.
 Expected<std::map<std::string, double>> readDefaults(const Json &generation,
                                                      const std::string &path) {
   struct Row {
     const char *name;
     double least, most;
+    const char *range;
+    bool isCut; ///< larger values have a meaning
   };
-  constexpr Row rows[] = {{"temperature", 0, 2},
-                          {"top_p", 0, 1},
-                          {"top_k", -1, INT32_MAX},
-                          {"min_p", 0, 1},
-                          {"repetition_penalty", 0.01, 10}};
+  constexpr Row rows[] = {{"temperature", 0, 2, "0 to 2", true},
+                          {"top_p", 0, 1, "0 to 1", false},
+                          {"top_k", -1, INT32_MAX, "-1, or a count", false},
+                          {"min_p", 0, 1, "0 to 1", false},
+                          {"repetition_penalty", 0.01, 10, "0.01 to 10", true}};
   std::map<std::string, double> defaults;
   for (const Row &row : rows) {
     auto found = generation.find(row.name);
     if (found == generation.end() || found->is_null())
       continue;
     double value = found->is_number() ? found->get<double>() : row.least - 1;
-    if (value < row.least || value > row.most)
+    if (row.isCut && value > row.most) {
+      log(LogLevel::warning, cat(path, ": ", row.name,
+                                 " is cut to what requests "
+                                 "may ask for: ",
+                                 row.range));
+      value = row.most;
+    }
+    if (!(value >= row.least && value <= row.most))
       return userError(cat("is ", found->dump(-1, ' ', true,
                                               Json::error_handler_t::replace)),
                        cat(path, ", field '", row.name, "'"),
-                       cat("a number from ", row.least, " to ", row.most));
+                       cat("a number: ", row.range));
     defaults[row.name] = value;
   }
   return defaults;

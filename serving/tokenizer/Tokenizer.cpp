@@ -3,6 +3,7 @@
 #include "runtime/base/InputFile.h"
 #include "serving/tokenizer/ByteAlphabet.h"
 #include "serving/tokenizer/Detokenizer.h"
+#include "serving/tokenizer/ParseJson.h"
 #include "serving/tokenizer/TokenizerJson.h"
 #include "serving/tokenizer/Utf8.h"
 
@@ -52,9 +53,7 @@ Expected<std::unique_ptr<Tokenizer>> Tokenizer::load(const std::string &path) {
 }
 
 Expected<std::unique_ptr<Tokenizer>> Tokenizer::parse(std::string_view text) {
-  Json json = Json::parse(
-      text, [](int depth, Json::parse_event_t, Json &) { return depth <= 64; },
-      false);
+  ASSIGN_OR_RETURN(Json json, parseJson<Json>(text, "tokenizer.json"));
   if (!json.is_object())
     return userError("it is not a JSON object", "tokenizer.json");
   std::unique_ptr<Tokenizer> made(new Tokenizer);

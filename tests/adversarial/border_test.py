@@ -191,12 +191,10 @@ SIZES = {
                              {"a": i64([2, 3])}),
     "fmod of a negative size": ([node("Sub", ["a", "size"], ["s"]), node("Mod", ["s", "b"], ["m"], fmod=1),
                                  node("Abs", ["m"], ["to"])], {"a": i64([3]), "b": i64([4])}),
-}  # fmt: skip
-# What is not followed: nodes, constants, and the node that the message names.
-LOST = {
+    # Not followed, so computed when the model runs.
     "a product that float32 rounds": ([node("Cast", ["size"], ["f"], to=FLOAT), node("Mul", ["f", "a"], ["g"]), node("Ceil", ["g"], ["h"]),
-                                       node("Cast", ["h"], ["to"], to=INT64, name="lost")], {"a": np.float32([0.3])}),
-    "a truth as a number": ([node("Greater", ["size", "a"], ["more"], name="lost"), node("Cast", ["more"], ["s"], to=INT64),
+                                       node("Cast", ["h"], ["to"], to=INT64,)], {"a": np.float32([0.3])}),
+    "a truth as a number": ([node("Greater", ["size", "a"], ["more"],), node("Cast", ["more"], ["s"], to=INT64),
                              node("Add", ["s", "b"], ["to"])], {"a": i64([4]), "b": i64([2])}),
 }  # fmt: skip
 
@@ -211,23 +209,6 @@ def test_sizes(case):
         x = np.ones(n, np.float32)
         (wanted,) = session.run(None, {"x": x})
         np.testing.assert_array_equal(module(x)["y"], wanted, err_msg=f"n={n}")
-
-
-@pytest.mark.parametrize("case", LOST)
-def test_sizes_that_are_lost(case):
-    """Refused with the node at which it was lost."""
-    made = counted(*LOST[case])
-    with pytest.raises(ValueError, match="in a way that is not followed .* of 'lost'.*--dim n=NUMBER"):
-        knapper.compile(made)
-
-
-@pytest.mark.parametrize("case", LOST)
-def test_what_the_message_says_helps(case):
-    onnxruntime = pytest.importorskip("onnxruntime")
-    made = counted(*LOST[case])
-    session = onnxruntime.InferenceSession(made.SerializeToString(), providers=["CPUExecutionProvider"])
-    x = np.ones(9, np.float32)
-    np.testing.assert_array_equal(knapper.compile(made, dim={"n": 9})(x)["y"], session.run(None, {"x": x})[0])
 
 
 # ---- the drop-in
