@@ -243,11 +243,15 @@ LogicalResult pad(Node &n, Value x, const Padding &p) {
     // The other modes repeat elements: there has to be one where any is added.
     for (auto [d, dim] : llvm::enumerate(ts::dimsOf(x))) {
       Dim added = p.low[d] + p.high[d];
-      if (added.asConstant() && !none(added))
-        (void)n.importer.assumeAtLeast(dim, 1);
-      else if (!none(added))
-        require(n, added.min(n.dim(1)), ts::ComparePredicate::le, dim,
-                "repeats an element of a dim that has none");
+      if (none(added) ||
+          (added.asConstant() && n.importer.assumeAtLeast(dim, 1)))
+        continue;
+      if (added.asConstant() && dim.asConstant())
+        return n.fail("repeats an element of dim " + Twine(d) +
+                          ", which has none",
+                      "give at least one element");
+      require(n, added.min(n.dim(1)), ts::ComparePredicate::le, dim,
+              "repeats an element of a dim that has none");
     }
   }
   return n.out(n.make<ts::PadOp>(
