@@ -75,7 +75,7 @@ int knapper_module_may_replace(const knapper_module *module, int32_t output,
 }
 
 /// Whether the run decides the size of a temp.
-static bool hangsOnRun(const Program &program) {
+static bool dependsOnRun(const Program &program) {
   return std::any_of(program.buffers.begin(), program.buffers.end(),
                      [](const Program::Buffer &buffer) {
                        return buffer.kind == fb::BufferKind::temp &&
@@ -98,8 +98,8 @@ knapper_error *knapper_module_peak_memory(const knapper_module *module,
     for (size_t s = 0; s < symbols.size(); ++s) {
       const Program::Symbol &symbol = program.symbols[s];
       if (symbol.late) {
-        // The turns of a loop are none of memory's business.
-        if (hangsOnRun(program))
+        // How often a loop runs does not change its memory.
+        if (dependsOnRun(program))
           return userError(cat("size '", symbol.name,
                                "' is computed by the model: there is no peak "
                                "before the run"),

@@ -15,6 +15,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 namespace knapper::pjrt {
 
@@ -110,6 +111,16 @@ struct NamedValue : Head {
   };
   size_t value_size;
 };
+/// One whose value is left to set; `name` outlives it.
+inline NamedValue namedValue(const char *name, ValueType type, size_t size) {
+  NamedValue made{};
+  made.struct_size = sizeof(made);
+  made.name = name;
+  made.name_size = strlen(name);
+  made.type = type;
+  made.value_size = size;
+  return made;
+}
 
 enum class LayoutType : int { tiled, strides };
 struct TiledLayout : Head {

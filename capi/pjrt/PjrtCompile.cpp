@@ -95,13 +95,8 @@ void readCosts(std::string_view description, std::vector<NamedValue> &costs) {
     if (std::from_chars(first, list.data() + list.size(), number).ec !=
         std::errc())
       continue;
-    NamedValue &cost = costs.emplace_back();
-    cost.struct_size = sizeof(cost);
-    cost.name = name;
-    cost.name_size = strlen(name);
-    cost.type = ValueType::float32;
-    cost.float_value = number;
-    cost.value_size = 1;
+    costs.push_back(namedValue(name, ValueType::float32, 1));
+    costs.back().float_value = number;
   }
 }
 

@@ -37,13 +37,8 @@ constexpr int64_t kStableHlo[] = {1, 17, 0};
 constexpr int64_t kOldestStableHlo[] = {0, 9, 0};
 
 NamedValue version(const char *name, const int64_t *value) {
-  NamedValue attribute{};
-  attribute.struct_size = sizeof(attribute);
-  attribute.name = name;
-  attribute.name_size = strlen(name);
-  attribute.type = ValueType::int64List;
+  NamedValue attribute = namedValue(name, ValueType::int64List, 3);
   attribute.int64_array_value = value;
-  attribute.value_size = 3;
   return attribute;
 }
 

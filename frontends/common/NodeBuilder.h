@@ -1,4 +1,5 @@
-//===- NodeBuilder.h - Building tensor IR for one node of a graph ----------===//
+//===- NodeBuilder.h - Building tensor IR for one node of a graph
+//----------===//
 //
 // What the front ends share. A `GraphBuilder` is one import: the builder, the
 // symbols and what is known of small integer tensors. A `NodeBuilder` is one
@@ -47,7 +48,7 @@ public:
 protected:
   llvm::MapVector<mlir::StringAttr, int64_t> symbols; ///< with their minimum
   llvm::StringSet<> reservedNames; ///< of symbols that inputs will name
-  llvm::StringSet<> maybeOnes;
+  llvm::StringSet<> maybeOnes;     ///< names of symbols (mayBeOne)
   ts::SymbolicValueCache valueCache;
 };
 
@@ -131,7 +132,7 @@ public:
   mlir::Value broadcastAt(mlir::Value value, llvm::ArrayRef<int64_t> at,
                           llvm::ArrayRef<ts::Dim> dims);
   /// `value` with `size` elements along `axis`, where it has as many or 1.
-  mlir::Value stretch(mlir::Value value, int64_t axis, ts::Dim size);
+  mlir::Value broadcastDim(mlir::Value value, int64_t axis, ts::Dim size);
   /// To other dims of equal count; a check at run time when not provable.
   mlir::Value reshape(mlir::Value value, llvm::ArrayRef<ts::Dim> dims);
   /// The same tensor seen with `dims`; checked at run time where not provable.

@@ -158,7 +158,7 @@ Value NodeBuilder::broadcastTo(Value value, ArrayRef<Dim> dims) {
   return broadcastAt(value, at, dims);
 }
 
-Value NodeBuilder::stretch(Value value, int64_t axis, Dim size) {
+Value NodeBuilder::broadcastDim(Value value, int64_t axis, Dim size) {
   if (!value)
     return {};
   Dim own = ts::dimOf(value, axis);
@@ -184,7 +184,7 @@ Value NodeBuilder::broadcastAt(Value value, ArrayRef<int64_t> at,
     if (own[i].isConstant(1) || at[i] >= static_cast<int64_t>(dims.size()))
       continue;
     if (shared.isMaybeOne(own[i]) && !(own[i] == dims[at[i]]))
-      value = stretch(value, static_cast<int64_t>(i), dims[at[i]]);
+      value = broadcastDim(value, static_cast<int64_t>(i), dims[at[i]]);
     own[i] = dims[at[i]];
   }
   value = castDims(value, own);

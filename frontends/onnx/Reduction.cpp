@@ -47,7 +47,7 @@ template <typename Fn> LogicalResult reductionAtRunTime(Node &n, Fn &&body) {
   SmallVector<ts::Dim> split;
   SmallVector<int64_t> reduced;
   if (axes->count() == 1) {
-    split = axes->around(n, dims);
+    split = axes->foldAround(n, dims);
     reduced = {1};
   } else {
     SmallVector<ts::Dim> outer = symbolsOf(n, kept, rank, "outer"),
@@ -179,7 +179,7 @@ template <K kind> LogicalResult importCumulative(Node &n) {
     auto axes = RuntimeAxes::of(n, n[1], static_cast<int64_t>(dims.size()));
     if (!axes)
       return failure();
-    Value x = n.reshape(n[0], axes->around(n, dims));
+    Value x = n.reshape(n[0], axes->foldAround(n, dims));
     return n.out(n.reshape(
         n.make<ts::ScanOp>(kind, x, uint64_t(1), exclusive, reverse), dims));
   }

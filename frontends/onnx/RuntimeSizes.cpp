@@ -21,6 +21,12 @@ std::optional<int64_t> lengthOf(Value list) {
   return ts::dimOf(list, 0).asConstant();
 }
 
+std::optional<int64_t> runtimeLength(Node &n, Value list) {
+  std::optional<int64_t> length = lengthOf(list);
+  return isKnown(n, list) || !length || *length > mostDims ? std::nullopt
+                                                           : length;
+}
+
 Value asList(Node &n, Value list) {
   if (!list)
     return {};
@@ -32,7 +38,7 @@ Value elementOf(Node &n, Value list, int64_t at) {
   return n.reshape(n.sliceDim(list, 0, n.dim(at), n.dim(1)), {});
 }
 
-Value countUp(Node &n, int64_t count) {
+Value indices(Node &n, int64_t count) {
   return n.makeAs<ts::IotaOp>(n.type({n.dim(count)}, n.b.getI64Type()),
                               uint64_t(0));
 }
@@ -117,7 +123,7 @@ std::optional<RuntimeAxes> RuntimeAxes::of(Node &n, Value axes, int64_t rank) {
                   n.add(list, n.integerScalar(rank, i64)), list);
   SmallVector<Dim> both{n.dim(made.number), n.dim(rank)};
   made.matches = n.compare(P::eq, n.broadcastAt(list, {0}, both),
-                           n.broadcastAt(countUp(n, rank), {1}, both));
+                           n.broadcastAt(indices(n, rank), {1}, both));
   made.listed = n.reduce(K::logical_or, made.matches, {0}, false);
   Dim found = n.bindSize(
       n.reduce(K::add, n.convert(made.listed, i64), {0}, false), "axes");
@@ -143,16 +149,16 @@ Value RuntimeAxes::without(Node &n, Value list) const {
                                    /*exclusive=*/true, /*reverse=*/false);
   SmallVector<Dim> both{n.dim(all - number), n.dim(all)};
   Value here = n.compare(P::eq, n.broadcastAt(place, {1}, both),
-                         n.broadcastAt(countUp(n, all - number), {0}, both));
+                         n.broadcastAt(indices(n, all - number), {0}, both));
   Value mine = n.mul(n.mul(list, kept), n.convert(here, i64));
   return n.reduce(K::add, mine, {1}, false);
 }
 
-SmallVector<Dim> RuntimeAxes::around(Node &n, ArrayRef<Dim> dims) const {
+SmallVector<Dim> RuntimeAxes::foldAround(Node &n, ArrayRef<Dim> dims) const {
   Type i64 = n.b.getI64Type();
-  Value axis = n.reduce(K::add, n.mul(n.convert(listed, i64), countUp(n, all)),
+  Value axis = n.reduce(K::add, n.mul(n.convert(listed, i64), indices(n, all)),
                         {0}, false);
-  Value sizes = n.sizesTensor(dims), places = countUp(n, all);
+  Value sizes = n.sizesTensor(dims), places = indices(n, all);
   auto product = [&](P where) {
     Value one = n.integerScalar(1, i64);
     return n.bindSize(

@@ -31,6 +31,10 @@ llvm::SmallVector<ts::Dim> symbolsOf(Node &n, mlir::Value list, int64_t count,
 /// A list's length where it is a number, 1 for a 0-D tensor.
 std::optional<int64_t> lengthOf(mlir::Value list);
 
+/// The length of a list of sizes whose elements are not all known, where the
+/// length is known and no more than a tensor has dims.
+std::optional<int64_t> runtimeLength(Node &n, mlir::Value list);
+
 /// The list as 1-D i64; null where `list` is null.
 mlir::Value asList(Node &n, mlir::Value list);
 
@@ -38,7 +42,7 @@ mlir::Value asList(Node &n, mlir::Value list);
 mlir::Value elementOf(Node &n, mlir::Value list, int64_t at);
 
 /// 0, 1, … `count` - 1.
-mlir::Value countUp(Node &n, int64_t count);
+mlir::Value indices(Node &n, int64_t count);
 
 /// Axes of a tensor of `rank` dims that are known when the program runs.
 class RuntimeAxes {
@@ -56,10 +60,10 @@ public:
   mlir::Value spread(Node &n, mlir::Value values, mlir::Value others) const;
   /// The elements of `list` that are not among the axes, in their order.
   mlir::Value without(Node &n, mlir::Value list) const;
-  /// The dims in front of the only axis, of the axis, and behind it,
-  /// multiplied.
-  llvm::SmallVector<ts::Dim> around(Node &n,
-                                    llvm::ArrayRef<ts::Dim> dims) const;
+  /// Of a single axis: the product of the dims in front of it, its dim, and the
+  /// product of those behind it.
+  llvm::SmallVector<ts::Dim> foldAround(Node &n,
+                                        llvm::ArrayRef<ts::Dim> dims) const;
 
 private:
   RuntimeAxes() = default;

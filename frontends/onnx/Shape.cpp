@@ -29,7 +29,8 @@ LogicalResult importSize(Node &n) {
 
 /// The sizes in `shape`, computed from the list that is input 1: a number above
 /// 1 in that list is one here.
-SmallVector<Dim> mixed(Node &n, Value shape, int64_t length, StringRef hint) {
+SmallVector<Dim> knownOrComputed(Node &n, Value shape, int64_t length,
+                                 StringRef hint) {
   SmallVector<Dim> dims;
   Value list = asList(n, n[1]);
   int64_t more = length - lengthOf(list).value_or(length);
@@ -81,12 +82,11 @@ LogicalResult reshapeAtRunTime(Node &n, int64_t length) {
   Value count = n.sizeScalar(ts::elementCount(n[0].getType()), i64);
   Value rest = n.div(count, n.binary<ts::MaxOp>(known, one));
   shape = n.select(open, rest, shape);
-  return n.out(n.reshape(n[0], mixed(n, shape, length, "reshaped")));
+  return n.out(n.reshape(n[0], knownOrComputed(n, shape, length, "reshaped")));
 }
 
 LogicalResult importReshape(Node &n) {
-  if (std::optional<int64_t> length = lengthOf(n[1]);
-      !isKnown(n, n[1]) && length && *length <= 32)
+  if (std::optional<int64_t> length = runtimeLength(n, n[1]))
     return reshapeAtRunTime(n, *length);
   std::optional<SmallVector<Dim>> shape = n.sizes(n[1], "the shape");
   if (!shape)
@@ -349,7 +349,7 @@ LogicalResult expandAtRunTime(Node &n, int64_t length) {
   shape = n.select(
       n.compare(ts::ComparePredicate::eq, shape, n.integerScalar(1, i64)),
       n.sizesTensor(own), shape);
-  SmallVector<Dim> dims = mixed(n, shape, length, "expanded");
+  SmallVector<Dim> dims = knownOrComputed(n, shape, length, "expanded");
   Value x = n[0];
   for (int64_t d = 0; d < length; ++d) {
     Dim mine = own[d];
@@ -358,15 +358,14 @@ LogicalResult expandAtRunTime(Node &n, int64_t length) {
               "cannot broadcast to this shape");
       dims[d] = mine;
     } else if (mine.isSymbolic()) {
-      x = n.stretch(x, d - (length - rank), dims[d]);
+      x = n.broadcastDim(x, d - (length - rank), dims[d]);
     }
   }
   return n.out(n.broadcastTo(x, dims));
 }
 
 LogicalResult importExpand(Node &n) {
-  if (std::optional<int64_t> length = lengthOf(n[1]);
-      !isKnown(n, n[1]) && length && *length <= 32)
+  if (std::optional<int64_t> length = runtimeLength(n, n[1]))
     return expandAtRunTime(n, *length);
   std::optional<SmallVector<Dim>> shape = sizesOrSymbols(n, n[1], "the shape");
   if (!shape)

@@ -97,7 +97,7 @@ LogicalResult importDft(Node &n) {
             "the axis is the last dim, which holds real and imaginary parts");
     Dim parts = dims.back();
     dims.back() = n.dim(1);
-    dims = axes->around(n, dims);
+    dims = axes->foldAround(n, dims);
     dims.push_back(parts);
     signal = n.reshape(signal, dims);
     rank = 4, axis = 1;

@@ -251,8 +251,8 @@ LogicalResult importGesdd(HloNode &n) {
   if (!op || mlir::failed(outAs(n, a)) ||
       mlir::failed(outAs(n, op->getResult(1), 1)))
     return failure();
-  for (size_t i : {2, 3}) {
-    Value vectors = op->getResult(i - 2 == 0 ? 0 : 2);
+  for (auto [i, from] : {std::pair(2, 0), std::pair(3, 2)}) {
+    Value vectors = op->getResult(from);
     if (mode == 'N')
       vectors = n.broadcastTo(n.scalar(0.0, f64), n.resultDims(i));
     if (mlir::failed(outAs(n, vectors, i)))

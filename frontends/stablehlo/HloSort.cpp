@@ -12,7 +12,7 @@ namespace {
 using ts::Dim;
 
 /// Of a comparator that is called for each two elements.
-constexpr int64_t kMostCounted = 1 << 14;
+constexpr int64_t kMostRanked = 1 << 14;
 
 /// The program's own dims of an operand: not that of the planes.
 int64_t planesOf(HloNode &n, size_t i) {
@@ -77,7 +77,7 @@ LogicalResult sortByKeys(HloNode &n, ArrayRef<HloSortKey> keys, int64_t dim) {
 
 /// By any comparator: an element's place is the number of those that come
 /// before it, each compared with each.
-LogicalResult sortByCounting(HloNode &n, int64_t dim) {
+LogicalResult sortByRank(HloNode &n, int64_t dim) {
   Block *block = hloBlock(n.op, 0, 2 * n.size());
   if (!block || block->back().getNumOperands() != 1)
     return n.damaged("its comparator has not two arguments an operand");
@@ -86,8 +86,8 @@ LogicalResult sortByCounting(HloNode &n, int64_t dim) {
   if (n.failed())
     return failure();
   int64_t length = shape[dim];
-  if (length > kMostCounted)
-    return n.unsupported("of more than " + Twine(kMostCounted) +
+  if (length > kMostRanked)
+    return n.unsupported("of more than " + Twine(kMostRanked) +
                          " elements, with a comparator that is not one of "
                          "keys");
   SmallVector<int64_t> grid(shape); // [..., the one, the other]
@@ -157,7 +157,7 @@ LogicalResult importSort(HloNode &n) {
     if (dimsOf(i) != dimsOf(0))
       return n.damaged("its operands differ in shape");
   SmallVector<HloSortKey> keys = hloSortKeys(n.op, 2 * n.op->getNumOperands());
-  return keys.empty() ? sortByCounting(n, dim) : sortByKeys(n, keys, dim);
+  return keys.empty() ? sortByRank(n, dim) : sortByKeys(n, keys, dim);
 }
 
 /// Of chlo.

@@ -311,8 +311,9 @@ KNAPPER_API knapper_error *knapper_module_output(const knapper_module *module,
  * elementwise model. 0 when not, and for an index that there is not. */
 KNAPPER_API int knapper_module_may_replace(const knapper_module *module,
                                            int32_t output, int32_t input);
-/* Bytes of planned memory for symbols bound as in names/values (count of them).
- */
+/* Bytes of planned memory for symbols bound as in names/values (count of them);
+ * symbols that the run computes are left out. A user error where one of those
+ * decides how large a buffer is. */
 KNAPPER_API knapper_error *
 knapper_module_peak_memory(const knapper_module *module,
                            const char *const *names, const int64_t *values,

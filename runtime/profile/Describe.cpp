@@ -204,10 +204,9 @@ void memory(JsonWriter &json, const Module &module) {
   json.endArray().endObject();
 }
 
-/// Of sizes that are all numbers.
+/// Of programs whose sizes are numbers, or are computed by the run.
 void cost(JsonWriter &json, const Program &program) {
-  if (!program.symbols.empty() &&
-      !std::all_of(program.symbols.begin(), program.symbols.end(),
+  if (!std::all_of(program.symbols.begin(), program.symbols.end(),
                    [](const Program::Symbol &s) { return s.late; }))
     return;
   std::vector<int64_t> none(program.symbols.size());

@@ -52,10 +52,11 @@ private:
     }
     case fb::Instruction::Repeat: {
       RunCost body = region(in.index);
-      // With a condition the turns are only a limit.
+      // With a condition the number of iterations is only a limit.
       bool isCounted = in.source.buffer == Program::kNone;
-      double turns = isCounted && binding.known[in.bytes] ? value(in.bytes) : 1;
-      return {turns * body.flops, turns * body.bytes};
+      double iterations =
+          isCounted && binding.known[in.bytes] ? value(in.bytes) : 1;
+      return {iterations * body.flops, iterations * body.bytes};
     }
     case fb::Instruction::Call:
       return region(in.index);

@@ -5,14 +5,15 @@
 
 namespace knapper {
 
-/// Operations and bytes of all launches of a run.
+/// Floating-point operations, and bytes read and written, of the launches and
+/// copies of a run.
 struct RunCost {
   double flops = 0, bytes = 0;
 };
 
-/// For sizes that are bound. Of branches the dearer one counts, of a loop whose
-/// number of turns only the run knows one turn, of sizes that only the run
-/// knows nothing.
+/// For sizes that are bound. Of two branches the one with more operations
+/// counts; a loop whose number of iterations is known during the run only
+/// counts once; sizes that are known during the run only count as 0.
 RunCost runCost(const Program &program, const Binding &binding);
 
 } // namespace knapper

@@ -4,15 +4,11 @@
 // of the vocabulary. KNAPPER_FUZZ_CASES and KNAPPER_FUZZ_SEED change the
 // extent.
 #include "serving/chat/ModelTexts.h"
+#include "serving/testing/DamageTest.h"
 #include "serving/testing/JsonDamage.h"
 #include "serving/tokenizer/Detokenizer.h"
 
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <gtest/gtest.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
 namespace knapper::serving {
 namespace {
@@ -74,25 +70,8 @@ constexpr const char *tokenizerConfig = R"({
 constexpr const char *generationConfig =
     R"({"eos_token_id": [2, 0], "temperature": 0.5, "top_p": 0.9, "top_k": 20, "min_p": 0.1, "repetition_penalty": 1.1})";
 
-uint64_t setting(const char *name, uint64_t otherwise) {
-  const char *text = getenv(name);
-  return text ? strtoull(text, nullptr, 10) : otherwise;
-}
-
-class DamagedTexts : public testing::Test {
-protected:
-  void SetUp() override {
-    folder = testing::TempDir() + "/damaged-texts-" + std::to_string(getpid());
-    std::filesystem::create_directories(folder);
-  }
-  void TearDown() override { std::filesystem::remove_all(folder); }
-  void write(const std::string &name, const std::string &text) const {
-    std::ofstream(folder + "/" + name, std::ios::binary) << text;
-  }
-
-  uint64_t cases = setting("KNAPPER_FUZZ_CASES", 3000);
-  uint64_t seed = setting("KNAPPER_FUZZ_SEED", 1);
-  std::string folder;
+struct DamagedTexts : DamageTest {
+  DamagedTexts() : DamageTest(3000) {}
 };
 
 constexpr const char *texts[] = {

@@ -2,13 +2,9 @@
 // refused: nothing crashes, and what is accepted keeps its bounds.
 // KNAPPER_FUZZ_CASES and KNAPPER_FUZZ_SEED change the extent.
 #include "serving/http/GenerationRequest.h"
+#include "serving/testing/DamageTest.h"
 
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <gtest/gtest.h>
 #include <random>
-#include <unistd.h>
 
 namespace knapper::serving {
 namespace {
@@ -71,28 +67,20 @@ private:
   std::mt19937_64 random;
 };
 
-uint64_t setting(const char *name, uint64_t otherwise) {
-  const char *text = getenv(name);
-  return text ? strtoull(text, nullptr, 10) : otherwise;
-}
-
-class DamagedRequests : public testing::Test {
+class DamagedRequests : public DamageTest {
 protected:
+  DamagedRequests() : DamageTest(3000) {}
+
   void SetUp() override {
-    folder = testing::TempDir() + "/damaged-" + std::to_string(getpid());
-    std::filesystem::create_directories(folder);
-    std::ofstream(folder + "/tokenizer.json") << tokenizerJson;
-    std::ofstream(folder + "/chat_template.jinja")
-        << "{% for m in messages %}<s>{{ m.role }}{{ m.content }}{% endfor %}";
+    DamageTest::SetUp();
+    write("tokenizer.json", tokenizerJson);
+    write("chat_template.jinja",
+          "{% for m in messages %}<s>{{ m.role }}{{ m.content }}{% endfor %}");
     auto loaded = ModelTexts::load(folder);
     ASSERT_TRUE(loaded) << loaded.error().message();
     texts = std::move(*loaded);
   }
-  void TearDown() override { std::filesystem::remove_all(folder); }
 
-  uint64_t cases = setting("KNAPPER_FUZZ_CASES", 3000);
-  uint64_t seed = setting("KNAPPER_FUZZ_SEED", 1);
-  std::string folder;
   std::unique_ptr<ModelTexts> texts;
 };
 

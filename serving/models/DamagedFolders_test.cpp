@@ -3,15 +3,11 @@
 // or takes memory that the weights do not justify. KNAPPER_FUZZ_CASES and
 // KNAPPER_FUZZ_SEED change the extent.
 #include "serving/models/DecoderProgram.h"
+#include "serving/testing/DamageTest.h"
 #include "serving/testing/JsonDamage.h"
 
-#include <cstdlib>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
-#include <gtest/gtest.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
 using namespace knapper;
 using namespace knapper::serving;
@@ -49,22 +45,10 @@ const char *kFamilies[] = {
     R"({"architectures": ["Starcoder2ForCausalLM"], "norm_epsilon": 1e-5, "use_bias": true, "sliding_window": 4, "hidden_act": "gelu_pytorch_tanh"})",
 };
 
-uint64_t setting(const char *name, uint64_t otherwise) {
-  const char *text = getenv(name);
-  return text ? strtoull(text, nullptr, 10) : otherwise;
-}
-
-class DamagedFolders : public testing::Test {
+class DamagedFolders : public DamageTest {
 protected:
-  void SetUp() override {
-    folder =
-        testing::TempDir() + "/damaged-folders-" + std::to_string(getpid());
-    std::filesystem::create_directories(folder);
-  }
-  void TearDown() override { std::filesystem::remove_all(folder); }
-  void write(const std::string &name, const std::string &text) const {
-    std::ofstream(folder + "/" + name, std::ios::binary) << text;
-  }
+  DamagedFolders() : DamageTest(100) {}
+
   void writeTensors(const std::string &header, size_t bytes) const {
     uint64_t length = header.size();
     std::string text(sizeof length, 0);
@@ -112,10 +96,6 @@ protected:
     ADD_FAILURE() << "needs more than 100 weights";
     return tensors;
   }
-
-  uint64_t cases = setting("KNAPPER_FUZZ_CASES", 100);
-  uint64_t seed = setting("KNAPPER_FUZZ_SEED", 1);
-  std::string folder;
 };
 
 TEST_F(DamagedFolders, AreRefusedOrMakeAProgram) {

@@ -205,7 +205,7 @@ def ordered_effects():
         note("begin", n)
 
         def body(i, c):
-            note("turn", i)
+            note("iteration", i)
             lax.cond(i > 1, lambda: jax.debug.callback(lambda i: seen.append(("late", int(i))), i, ordered=True), lambda: None)
             return c + i
 
@@ -217,8 +217,8 @@ def ordered_effects():
     results = [step(np.int32(3)), step(np.int32(2))]
     jax.block_until_ready(results)
     jax.effects_barrier()
-    first = [("begin", 3), ("turn", 0), ("turn", 1), ("turn", 2), ("late", 2), ("end", 3)]
-    wanted = first + [("begin", 2), ("turn", 0), ("turn", 1), ("end", 1)]
+    first = [("begin", 3), ("iteration", 0), ("iteration", 1), ("iteration", 2), ("late", 2), ("end", 3)]
+    wanted = first + [("begin", 2), ("iteration", 0), ("iteration", 1), ("end", 1)]
     return "" if seen == wanted and [int(r) for r in results] == [3, 1] else f"{seen}"
 
 
