@@ -67,6 +67,10 @@ artefactOptions(const knapper_load_options *options);
 /// machine has one is not looked at.
 Expected<std::string_view> wantedDevice(const knapper_load_options &options);
 
+/// The machine's device of this kind; NULL: as knapper_load_options says. A
+/// DeviceError where there is none.
+Expected<std::shared_ptr<Device>> openDevice(const char *kind);
+
 /// Where the artefact has code for no device of the machine.
 enum class NoDevice {
   isError,

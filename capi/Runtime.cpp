@@ -99,6 +99,20 @@ knapper::capi::wantedDevice(const knapper_load_options &options) {
                    "found");
 }
 
+Expected<std::shared_ptr<Device>> knapper::capi::openDevice(const char *kind) {
+  knapper_load_options options = KNAPPER_LOAD_OPTIONS_INIT;
+  options.device = kind;
+  ASSIGN_OR_RETURN(std::string_view wanted, wantedDevice(options));
+  if (wanted != "cpu")
+    if (std::shared_ptr<Device> gpu = knapper::cuda::device())
+      return gpu;
+  if (wanted == "cuda")
+    return deviceError("no NVIDIA GPU is here", "device",
+                       "a machine with a GPU and its driver, or the device "
+                       "\"cpu\"");
+  return knapper::cpu::device();
+}
+
 /// A device that the artefact has code for, of the kind wanted if any is: a GPU
 /// where one is found.
 static Expected<std::shared_ptr<Device>> deviceFor(const Artefact &artefact,

@@ -180,6 +180,9 @@ public:
   /// Whether the stream of the last `follow` records instead of running
   /// (CUDA: is captured): then no recording of ours can be opened.
   virtual bool isCaptured() const { return false; }
+  /// Where `Device::hasStreams`: the stream of this queue's work, for other
+  /// queues to follow and lead. Lives as long as the queue.
+  virtual void *ownStream() const { return nullptr; }
 
   /// Where `Device::canRecord`: launches and copies up to endRecording are kept
   /// instead of run; replay runs them in their order, any number of times.

@@ -225,6 +225,7 @@ public:
     return success();
   }
   bool isCaptured() const override { return captured; }
+  void *ownStream() const override { return own; }
 
   Status beginRecording() override {
     if (recording)
