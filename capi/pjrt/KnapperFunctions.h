@@ -6,7 +6,7 @@
 //===----------------------------------------------------------------------===//
 #pragma once
 
-#include "knapper/knapper.h"
+#include "knapper/device.h"
 #include <string>
 
 namespace knapper::pjrt {
@@ -18,7 +18,22 @@ namespace knapper::pjrt {
   F(error_get_message)                                                         \
   F(error_release)                                                             \
   F(dtype_size)                                                                \
-  F(devices)                                                                   \
+  F(device_open)                                                               \
+  F(device_release)                                                            \
+  F(device_describe)                                                           \
+  F(device_addresses_host)                                                     \
+  F(device_free_bytes)                                                         \
+  F(device_allocate)                                                           \
+  F(device_free)                                                               \
+  F(device_write)                                                              \
+  F(device_read)                                                               \
+  F(stream_create)                                                             \
+  F(stream_release)                                                            \
+  F(stream_handle)                                                             \
+  F(stream_wait_for_others)                                                    \
+  F(stream_mark)                                                               \
+  F(mark_wait)                                                                 \
+  F(mark_release)                                                              \
   F(compile)                                                                   \
   F(inspect)                                                                   \
   F(register_operator)                                                         \

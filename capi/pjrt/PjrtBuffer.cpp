@@ -4,12 +4,12 @@
 
 namespace knapper::pjrt {
 
-std::shared_ptr<HostBlock> Buffer::read() const {
+std::shared_ptr<ArrayBlock> Buffer::read() const {
   std::lock_guard lock(mutex);
   return block;
 }
 
-std::shared_ptr<HostBlock> Buffer::remove() {
+std::shared_ptr<ArrayBlock> Buffer::remove() {
   std::lock_guard lock(mutex);
   deleted = true;
   if (holders)
@@ -17,7 +17,7 @@ std::shared_ptr<HostBlock> Buffer::remove() {
   return std::exchange(block, nullptr);
 }
 
-bool Buffer::isOnly(const std::shared_ptr<HostBlock> &own) const {
+bool Buffer::isOnly(const std::shared_ptr<ArrayBlock> &own) const {
   std::lock_guard lock(mutex);
   return !holders && own->isOwn() && block == own &&
          own.use_count() == 2 + own->writers;
@@ -36,7 +36,7 @@ void Buffer::hold() {
 }
 
 void Buffer::letGo() {
-  std::shared_ptr<HostBlock> last;
+  std::shared_ptr<ArrayBlock> last;
   std::lock_guard lock(mutex);
   if (holders && --holders == 0)
     last.swap(held);
@@ -170,7 +170,7 @@ PjrtError *isDeleted(Buffer_IsDeleted_Args &a) {
 }
 
 PjrtError *isOnCpu(Buffer_IsOnCpu_Args &a) {
-  a.is_on_cpu = true;
+  a.is_on_cpu = isHost(*a.buffer->device);
   return nullptr;
 }
 
@@ -182,7 +182,7 @@ PjrtError *ready(Buffer_ReadyEvent_Args &a) {
 }
 
 PjrtError *unsafePointer(Buffer_UnsafePointer_Args &a) {
-  std::shared_ptr<HostBlock> block = a.buffer->read();
+  std::shared_ptr<ArrayBlock> block = a.buffer->read();
   if (!block)
     return deletedBuffer("read");
   if (PjrtError *error = a.buffer->wait())
@@ -192,7 +192,7 @@ PjrtError *unsafePointer(Buffer_UnsafePointer_Args &a) {
 }
 
 PjrtError *opaquePointer(Buffer_OpaqueDeviceMemoryDataPointer_Args &a) {
-  std::shared_ptr<HostBlock> block = a.buffer->read();
+  std::shared_ptr<ArrayBlock> block = a.buffer->read();
   if (!block)
     return deletedBuffer("read");
   if (PjrtError *error = a.buffer->wait())

@@ -13,20 +13,20 @@ namespace knapper::pjrt {
 struct Buffer {
   /// `ready`: completed when the elements are there; null: they are.
   Buffer(PjrtDevice *device, Type type, std::vector<int64_t> dims, size_t bytes,
-         std::shared_ptr<HostBlock> block,
+         std::shared_ptr<ArrayBlock> block,
          std::shared_ptr<Completion> ready = nullptr)
       : device(device), type(type), dims(std::move(dims)), bytes(bytes),
         ready(std::move(ready)), block(std::move(block)) {}
 
   /// Null once it is deleted.
-  std::shared_ptr<HostBlock> read() const;
+  std::shared_ptr<ArrayBlock> read() const;
   /// Takes the memory away; null if that was done before. Readers outside keep
   /// it until they are done.
-  std::shared_ptr<HostBlock> remove();
+  std::shared_ptr<ArrayBlock> remove();
   bool isDeleted() const { return deleted; }
   /// Whether `block`, which the caller holds once, is ours, and nobody else
   /// reads it.
-  bool isOnly(const std::shared_ptr<HostBlock> &own) const;
+  bool isOnly(const std::shared_ptr<ArrayBlock> &own) const;
 
   PjrtDevice *const device;
   const Type type;
@@ -43,10 +43,10 @@ struct Buffer {
 
 private:
   mutable std::mutex mutex;
-  std::shared_ptr<HostBlock> block;
+  std::shared_ptr<ArrayBlock> block;
   std::atomic<bool> deleted = false;
   unsigned holders = 0;            ///< outside, of the pointer
-  std::shared_ptr<HostBlock> held; ///< for them, after a deletion
+  std::shared_ptr<ArrayBlock> held; ///< for them, after a deletion
 };
 
 /// Bytes of an array; nothing where they cannot be counted or the type is not

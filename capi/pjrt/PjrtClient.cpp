@@ -6,6 +6,14 @@
 
 namespace knapper::pjrt {
 
+namespace {
+
+/// What is kept of freed arrays: bytes of the host's memory, and the part of a
+/// GPU's, where modules allocate too.
+constexpr int64_t kKeptOfHost = int64_t(512) << 20, kKeptOfDevice = 4;
+
+} // namespace
+
 const std::string &platformVersion() {
   static const std::string text = std::string("knapper ") + knapper().version();
   return text;
@@ -14,16 +22,27 @@ const std::string &platformVersion() {
 PjrtDevice::PjrtDevice(Client *client, int id, const std::string &kind)
     : client(client),
       description{id, kind, std::string(kPlatform) + ":" + std::to_string(id)},
-      memory{this, description.name + " memory"} {}
+      memory{this, description.name + " memory"} {
+  description.addressesHost.int64_value = !client->device;
+}
 
-void Client::addDevices(int count, const std::string &kind) {
+PjrtError *Client::addDevices(int count, const std::string &name) {
+  int64_t kept = device ? memoryBytes / kKeptOfDevice : kKeptOfHost;
   for (int id = 0; id < count; ++id) {
-    owned.push_back(std::make_unique<PjrtDevice>(this, id, kind));
-    PjrtDevice *device = owned.back().get();
-    devices.push_back(device);
-    memories.push_back(&device->memory);
-    topology.descriptions.push_back(&device->description);
+    owned.push_back(std::make_unique<PjrtDevice>(this, id, name));
+    PjrtDevice *made = owned.back().get();
+    made->arrays = std::make_shared<ArrayMemory>(device, kept);
+    if (device) {
+      knapper_stream *stream = nullptr;
+      if (knapper_error *error = knapper().stream_create(device.get(), &stream))
+        return fail(error);
+      made->stream = std::make_unique<DeviceStream>(stream);
+    }
+    devices.push_back(made);
+    memories.push_back(&made->memory);
+    topology.descriptions.push_back(&made->description);
   }
+  return nullptr;
 }
 
 PjrtDevice *Client::deviceOf(int64_t id) const {
@@ -44,7 +63,7 @@ namespace {
 
 constexpr int64_t kMostDevices = 256;
 
-/// The text after "key": of the first device in the list of devices.
+/// The text after "key": of the description of a device.
 std::string textOf(std::string_view json, std::string_view key) {
   std::string wanted = '"' + std::string(key) + '"';
   size_t at = json.find(wanted);
@@ -59,10 +78,19 @@ std::string_view nameOf(const NamedValue &option) {
   return {option.name, option.name_size};
 }
 
-PjrtError *readOption(const NamedValue &option, std::string &library,
-                      Client &client, int64_t &devices) {
+struct ClientOptions {
+  std::string library, device;
+  int64_t devices = 0; ///< 0: one
+};
+
+PjrtError *readOption(const NamedValue &option, ClientOptions &options,
+                      Client &client) {
   if (nameOf(option) == "library" && option.type == ValueType::string) {
-    library.assign(option.string_value, option.value_size);
+    options.library.assign(option.string_value, option.value_size);
+    return nullptr;
+  }
+  if (nameOf(option) == "device" && option.type == ValueType::string) {
+    options.device.assign(option.string_value, option.value_size);
     return nullptr;
   }
   if (nameOf(option) == "threads" && option.type == ValueType::int64) {
@@ -75,37 +103,69 @@ PjrtError *readOption(const NamedValue &option, std::string &library,
     return nullptr;
   }
   if (nameOf(option) == "num_devices" && option.type == ValueType::int64) {
-    devices = option.int64_value;
-    if (devices < 1 || devices > kMostDevices)
-      return fail(Code::invalidArgument,
-                  "the option num_devices is " + std::to_string(devices) +
-                      "; give 1 to " + std::to_string(kMostDevices));
+    options.devices = option.int64_value;
+    if (options.devices < 1 || options.devices > kMostDevices)
+      return fail(Code::invalidArgument, "the option num_devices is " +
+                                             std::to_string(options.devices) +
+                                             "; give 1 to " +
+                                             std::to_string(kMostDevices));
     return nullptr;
   }
-  return fail(Code::invalidArgument,
-              "there is no option '" + std::string(nameOf(option)) +
-                  "' of this type; there are library (text), threads and "
-                  "num_devices (integers)");
+  return fail(
+      Code::invalidArgument,
+      "there is no option '" + std::string(nameOf(option)) +
+          "' of this type; there are library and device (texts), threads "
+          "and num_devices (integers)");
+}
+
+/// Opens the kind of device that the options name, or that is found. Several
+/// devices are CPUs.
+PjrtError *openDevice(const ClientOptions &options, Client &client,
+                      std::string &name) {
+  bool isCpu = options.device.empty() && options.devices > 1;
+  const char *wanted = isCpu                    ? "cpu"
+                       : options.device.empty() ? nullptr
+                                                : options.device.c_str();
+  knapper_device *opened = nullptr;
+  if (knapper_error *error = knapper().device_open(wanted, &opened))
+    return fail(error);
+  DeviceHandle device(opened, knapper().device_release);
+  char *json = nullptr;
+  if (knapper_error *error = knapper().device_describe(opened, &json))
+    return fail(error);
+  std::unique_ptr<char, void (*)(char *)> text(json, knapper().string_release);
+  client.kind = textOf(json, "device");
+  client.isa = textOf(json, "isa");
+  name = textOf(json, "name");
+  if (knapper().device_addresses_host(opened))
+    return nullptr;
+  client.device = std::move(device);
+  client.memoryBytes =
+      static_cast<int64_t>(knapper().device_free_bytes(opened));
+  if (options.devices > 1)
+    return fail(Code::invalidArgument,
+                "the option num_devices is " + std::to_string(options.devices) +
+                    ", and the device is '" + client.kind +
+                    "', of which one is used; give 1, or the device 'cpu'");
+  return nullptr;
 }
 
 PjrtError *create(Client_Create_Args &a) {
   auto client = std::make_unique<Client>();
-  std::string library;
-  int64_t devices = 1;
+  ClientOptions options;
   for (size_t i = 0; i < a.num_options; ++i)
-    if (PjrtError *error =
-            readOption(a.create_options[i], library, *client, devices))
+    if (PjrtError *error = readOption(a.create_options[i], options, *client))
       return error;
-  if (std::string problem = loadKnapper(library); !problem.empty())
+  if (std::string problem = loadKnapper(options.library); !problem.empty())
     return fail(Code::failedPrecondition, problem);
-  char *json = nullptr;
-  if (knapper_error *error = knapper().devices(0, &json))
-    return fail(error);
-  client->isa = textOf(json, "isa");
-  std::string kind = textOf(json, "name");
-  knapper().string_release(json);
-  client->addDevices(static_cast<int>(devices), kind.empty() ? "cpu" : kind);
-  if (devices > 1)
+  std::string name;
+  if (PjrtError *error = openDevice(options, *client, name))
+    return error;
+  int count = static_cast<int>(std::max<int64_t>(options.devices, 1));
+  if (PjrtError *error =
+          client->addDevices(count, name.empty() ? client->kind : name))
+    return error;
+  if (count > 1)
     if (PjrtError *error = registerDeviceOperators())
       return error;
   a.client = client.release();

@@ -1,13 +1,15 @@
-//===- PjrtClient.h - The CPU as OpenXLA's clients see it -----------------===//
+//===- PjrtClient.h - Devices as OpenXLA's clients see them ---------------===//
 //
-// A client has one device, or as many as its option num_devices says. Each has
-// one memory, "device", which is the host's, and runs its programs in order;
-// the workers of all are the process's one pool.
+// A client's devices are of one kind. Of CPUs there is one, or as many as the
+// option num_devices says: the memory of each is the host's, and the workers of
+// all are the process's one pool. Of GPUs there is one, with its own memory and
+// a stream that its runs go to. A device has one memory, "device", and runs its
+// programs in order.
 //
 //===----------------------------------------------------------------------===//
 #pragma once
 
-#include "capi/pjrt/HostMemory.h"
+#include "capi/pjrt/ArrayMemory.h"
 #include "capi/pjrt/PjrtError.h"
 #include "capi/pjrt/RunQueue.h"
 
@@ -17,11 +19,25 @@ struct DeviceDescription {
   int id;
   std::string kind; ///< the processor's name
   std::string name; ///< "knapper:0"
+  /// 0 or 1; JAX 0.10 ends the process at a boolean.
+  NamedValue addressesHost = namedValue("addresses_host", ValueType::int64, 1);
 };
 
 struct Memory {
   PjrtDevice *device;
   std::string name;
+};
+
+/// Of a GPU: the order of its runs, and who waits for them.
+struct DeviceStream {
+  explicit DeviceStream(knapper_stream *stream)
+      : stream(stream, knapper().stream_release) {}
+
+  void *handle() const { return knapper().stream_handle(stream.get()); }
+
+  std::unique_ptr<knapper_stream, decltype(&knapper_stream_release)> stream;
+  RunQueue ends = {};  ///< waits for runs that the stream has, in their order
+  RunQueue reads = {}; ///< copies to the host, behind the runs that write them
 };
 
 struct PjrtDevice {
@@ -35,7 +51,8 @@ struct PjrtDevice {
   // As the interface asks for them: lists of one.
   Memory *memories[1] = {&memory};
   PjrtDevice *self[1] = {this};
-  std::shared_ptr<HostMemory> host = std::make_shared<HostMemory>();
+  std::shared_ptr<ArrayMemory> arrays;
+  std::unique_ptr<DeviceStream> stream; ///< null: runs end before the next
   RunQueue runs = {};
 };
 
@@ -54,10 +71,14 @@ struct Client {
   /// queues have them in one order, and none waits for a later one.
   std::mutex together;
 
-  std::string isa; ///< the best of this machine
+  /// "cpu" or "cuda", and the best instruction set of this machine.
+  std::string kind, isa;
   int threads = 0; ///< of a run; 0: one a core
+  DeviceHandle device;     ///< of the C API; null: the host
+  int64_t memoryBytes = 0; ///< of the device; 0: the host's
 
-  void addDevices(int count, const std::string &kind);
+  /// All are alike; `device`, `kind` and `memoryBytes` are known.
+  PjrtError *addDevices(int count, const std::string &name);
   /// Null: there is none.
   PjrtDevice *deviceOf(int64_t id) const;
 };
@@ -65,6 +86,9 @@ struct Client {
 /// There is no such device: the error that says which there are.
 PjrtError *noDevice(const Client &client, int64_t id,
                     Code code = Code::notFound);
+
+/// Whether the host reads and writes arrays where they lie.
+inline bool isHost(const PjrtDevice &device) { return !device.stream; }
 
 constexpr char kPlatform[] = "knapper";
 constexpr char kMemoryKind[] = "device";

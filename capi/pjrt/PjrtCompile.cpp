@@ -199,6 +199,7 @@ namespace {
 knapper_load_options loadOptions(const Client &client) {
   knapper_load_options options = KNAPPER_LOAD_OPTIONS_INIT;
   options.threads = client.threads;
+  options.device = client.kind.c_str();
   return options;
 }
 
@@ -250,7 +251,9 @@ PjrtError *compile(Client_Compile_Args &a) {
   if (!a.compile_options && a.compile_options_size)
     return fail(Code::invalidArgument, "there are no compile options");
   Settings settings = {{"model-format", "stablehlo"}};
-  if (!a.client->isa.empty())
+  if (a.client->device)
+    settings.emplace_back("target", a.client->kind + ":" + a.client->isa);
+  else if (!a.client->isa.empty())
     settings.emplace_back("isa", a.client->isa);
   ProgramParts parts;
   if (PjrtError *error = readCompileOptions(

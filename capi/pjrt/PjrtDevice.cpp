@@ -18,8 +18,8 @@ PjrtError *process(DeviceDescription_ProcessIndex_Args &a) {
 }
 
 PjrtError *attributes(DeviceDescription_Attributes_Args &a) {
-  a.num_attributes = 0;
-  a.attributes = nullptr;
+  a.num_attributes = 1;
+  a.attributes = &a.device_description->addressesHost;
   return nullptr;
 }
 
@@ -44,8 +44,8 @@ PjrtError *description(Device_GetDescription_Args &a) {
 }
 
 PjrtError *deviceAttributes(Device_GetAttributes_Args &a) {
-  a.attributes = nullptr;
-  a.num_attributes = 0;
+  a.attributes = &a.device->description.addressesHost;
+  a.num_attributes = 1;
   a.device_attributes = nullptr;
   a.attributes_deleter = [](void *) {};
   return nullptr;
@@ -73,7 +73,7 @@ PjrtError *defaultMemory(Device_DefaultMemory_Args &a) {
 }
 
 PjrtError *stats(Device_MemoryStats_Args &a) {
-  HostMemoryStats stats = a.device->host->stats();
+  ArrayMemoryStats stats = a.device->arrays->stats();
   // A caller of another version may have a shorter struct.
   Device_MemoryStats_Args all{};
   static_cast<Head &>(all) = a;
@@ -85,6 +85,10 @@ PjrtError *stats(Device_MemoryStats_Args &a) {
   all.pool_bytes = stats.kept;
   all.peak_bytes_in_use_is_set = all.num_allocs_is_set =
       all.largest_alloc_size_is_set = all.pool_bytes_is_set = true;
+  if (int64_t bytes = a.device->client->memoryBytes) {
+    all.bytes_limit = bytes;
+    all.bytes_limit_is_set = true;
+  }
   memcpy(&a, &all, std::min(a.struct_size, sizeof(all)));
   return nullptr;
 }

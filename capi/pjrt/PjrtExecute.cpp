@@ -1,4 +1,5 @@
-// Runs: short ones have ended when the function returns, others go on.
+// Runs: short ones have ended when the function returns, others go on. Those of
+// a GPU go to its stream, and end later.
 #include "capi/pjrt/DeviceGroup.h"
 #include "capi/pjrt/PjrtExecutable.h"
 #include "capi/pjrt/PjrtProfiler.h"
@@ -65,14 +66,36 @@ struct ProgramCall {
 
   std::shared_ptr<CompiledProgram> program;
   const PjrtDevice &device;
-  Few<std::shared_ptr<HostBlock>> inputs, outputs;
+  Few<std::shared_ptr<ArrayBlock>> inputs, outputs;
 
-  /// Null where all went well.
+  /// Null where all went well. On a GPU the stream then has the run.
   knapper_error *run();
   /// Counts this call among the writers of its results' memory, as often as it
   /// holds it; -1: no longer.
   void claim(int by);
 };
+
+using Mark = std::unique_ptr<knapper_mark, void (*)(knapper_mark *)>;
+
+/// The place behind all that the stream was given.
+PjrtError *markEnd(const DeviceStream &stream, Mark &mark) {
+  knapper_mark *made = nullptr;
+  if (knapper_error *error = knapper().stream_mark(stream.stream.get(), &made))
+    return fail(error);
+  mark = Mark(made, knapper().mark_release);
+  return nullptr;
+}
+
+PjrtError *waitFor(const Mark &mark) {
+  knapper_error *error = knapper().mark_wait(mark.get());
+  return error ? fail(error) : nullptr;
+}
+
+PjrtError *finish(const DeviceStream &stream) {
+  Mark mark(nullptr, knapper().mark_release);
+  PjrtError *error = markEnd(stream, mark);
+  return error ? error : waitFor(mark);
+}
 
 void ProgramCall::claim(int by) {
   for (size_t i = 0; i < program->outputs.size(); ++i) {
@@ -84,7 +107,7 @@ void ProgramCall::claim(int by) {
 }
 
 knapper_error *ProgramCall::run() {
-  auto tensor = [](const ArrayInfo &info, const HostBlock &block) {
+  auto tensor = [](const ArrayInfo &info, const ArrayBlock &block) {
     return knapper_tensor{block.data(), info.bytes, info.dtype,
                           static_cast<int32_t>(info.moduleDims.size()),
                           info.moduleDims.data()};
@@ -100,12 +123,19 @@ knapper_error *ProgramCall::run() {
   knapper_run_options options = KNAPPER_RUN_OPTIONS_INIT;
   char *profile = nullptr;
   auto began = std::chrono::system_clock::now().time_since_epoch();
-  if (isRecorded())
+  const DeviceStream *stream = device.stream.get();
+  if (isRecorded()) {
     options.profile = &profile;
+    // A run with clocks is in no stream.
+    if (PjrtError *failed = stream ? finish(*stream) : nullptr)
+      release(failed); // the run meets it too
+  } else if (stream) {
+    options.in_stream = 1;
+    options.stream = stream->handle();
+  }
   knapper_error *error = knapper().run_with(
       program->module, given.data(), static_cast<int32_t>(count), made.data(),
-      static_cast<int32_t>(results), options.profile ? &options : nullptr,
-      &result);
+      static_cast<int32_t>(results), &options, &result);
   std::unique_ptr<char, void (*)(char *)> text(profile,
                                                knapper().string_release);
   if (error)
@@ -129,8 +159,15 @@ struct PendingCall {
   std::shared_ptr<DeviceGroup> group = nullptr;
   int64_t number = 0;
 
-  void run() noexcept;
+  /// Runs it, on whatever thread. On a host it has ended then, on a GPU its
+  /// stream has it; `self` owns this.
+  void run(const std::shared_ptr<PendingCall> &self) noexcept;
+
+private:
+  PjrtError *begin();
   knapper_error *runCall();
+  PjrtError *endLater(const std::shared_ptr<PendingCall> &self);
+  void end(PjrtError *error) noexcept;
 };
 
 knapper_error *PendingCall::runCall() {
@@ -140,21 +177,52 @@ knapper_error *PendingCall::runCall() {
   return call->run();
 }
 
-void PendingCall::run() noexcept {
+/// What writes the inputs is before it in a GPU's stream; if it failed on the
+/// way there, that is known.
+PjrtError *PendingCall::begin() {
+  bool isInStream = bool(call->device.stream);
+  for (const std::shared_ptr<Completion> &each : before) {
+    if (isInStream && !each->isReady())
+      continue;
+    each->wait();
+    if (PjrtError *error = each->error())
+      return error;
+  }
+  knapper_error *failed = runCall();
+  return failed ? fail(failed) : nullptr;
+}
+
+PjrtError *PendingCall::endLater(const std::shared_ptr<PendingCall> &self) {
+  DeviceStream &stream = *call->device.stream;
+  auto mark = std::make_shared<Mark>(nullptr, knapper().mark_release);
+  if (PjrtError *error = markEnd(stream, *mark))
+    return error;
+  stream.ends.add([self, mark] { self->end(waitFor(*mark)); });
+  return nullptr;
+}
+
+void PendingCall::run(const std::shared_ptr<PendingCall> &self) noexcept {
   PjrtError *error = nullptr;
   try {
-    for (size_t i = 0; !error && i < before.size(); ++i) {
-      before[i]->wait();
-      error = before[i]->error();
+    error = begin();
+    if (!error && call->device.stream) {
+      error = endLater(self);
+      if (!error)
+        return;
     }
-    if (!error)
-      if (knapper_error *failed = runCall())
-        error = fail(failed);
   } catch (const std::bad_alloc &) {
     error = outOfMemory();
   } catch (const std::exception &e) {
     error = unexpected(e.what());
   }
+  // What the stream has of the run may use the memory that is let go.
+  if (call->device.stream)
+    if (PjrtError *failed = finish(*call->device.stream))
+      release(failed);
+  end(error);
+}
+
+void PendingCall::end(PjrtError *error) noexcept {
   const std::string none;
   if (group)
     group->leave(number, error ? error->message : none);
@@ -199,8 +267,8 @@ PjrtError *prepare(LoadedExecutable_Execute_Args &a, size_t at,
         a.argument_lists[at][from]->isOnly(call.inputs[from]))
       call.outputs[i] = call.inputs[from];
     else
-      call.outputs[i] =
-          std::make_shared<HostBlock>(device->host, program.outputs[i].bytes);
+      call.outputs[i] = std::make_shared<ArrayBlock>(device->arrays,
+                                                     program.outputs[i].bytes);
   }
   return nullptr;
 }
@@ -286,7 +354,8 @@ PjrtError *executeTogether(LoadedExecutable_Execute_Args &a) {
     std::lock_guard lock(executable.devices[0]->client->together);
     for (size_t at = 0; at < devices; ++at) {
       try {
-        executable.devices[at]->runs.add([call = calls[at]] { call->run(); });
+        executable.devices[at]->runs.add(
+            [call = calls[at]] { call->run(call); });
       } catch (const std::exception &e) {
         // The others must not wait for it.
         calls[at]->call->claim(-1);
@@ -301,6 +370,43 @@ PjrtError *executeTogether(LoadedExecutable_Execute_Args &a) {
       call->done->wait();
   for (size_t at = 0; at < devices; ++at)
     results[at]->give(a, at);
+  return nullptr;
+}
+
+/// A run of a GPU's: the call returns when the stream has it, or when it waits
+/// for its place there. It waits where to queue it takes long (its launches are
+/// many, or some steps are the host's), and behind those that wait already.
+PjrtError *executeInStream(LoadedExecutable_Execute_Args &a,
+                           std::vector<std::shared_ptr<Completion>> before) {
+  LoadedExecutable &executable = *a.executable;
+  CompiledProgram &program = *executable.program;
+  PjrtDevice *device = executable.devices[0];
+  if (program.callsBack) // functions of the process
+    for (const std::shared_ptr<Completion> &each : before) {
+      each->wait();
+      if (PjrtError *error = each->error())
+        return error;
+    }
+  int64_t last = program.lastNanoseconds;
+  bool isShort = last >= 0 && last < kShortNanoseconds;
+  bool now = program.callsBack || (isShort && device->runs.isIdle());
+  auto pending = std::make_shared<PendingCall>(
+      PendingCall{std::make_unique<ProgramCall>(executable.program, *device),
+                  std::move(before), std::make_shared<Completion>()});
+  if (PjrtError *error = prepare(a, 0, *pending->call))
+    return error;
+  Results made(executable, 0, *pending->call, pending->done);
+  take(a, 0);
+  pending->call->claim(1);
+  if (!now) {
+    device->runs.add([pending] { pending->run(pending); });
+  } else {
+    pending->run(pending);
+    if (pending->done->isReady())
+      if (PjrtError *error = pending->done->error())
+        return error;
+  }
+  made.give(a, 0);
   return nullptr;
 }
 
@@ -327,6 +433,8 @@ PjrtError *execute(LoadedExecutable_Execute_Args &a) {
   std::vector<std::shared_ptr<Completion>> before;
   if (PjrtError *error = pendingBefore(a, 0, before))
     return error;
+  if (!isHost(*executable.devices[0]))
+    return executeInStream(a, std::move(before));
   int64_t last = program.lastNanoseconds;
   bool isShort = last >= 0 && last < kShortNanoseconds;
   bool now = program.callsBack || (isShort && before.empty());
@@ -356,7 +464,7 @@ PjrtError *execute(LoadedExecutable_Execute_Args &a) {
     call.claim(1);
     auto pending = std::make_shared<PendingCall>(
         PendingCall{std::move(there), std::move(before), done});
-    device->runs.add([pending] { pending->run(); });
+    device->runs.add([pending] { pending->run(pending); });
   }
   made.give(a, 0);
   return nullptr;

@@ -1,4 +1,4 @@
-// The table that clients of the interface ask for: the only exported symbol.
+// The table that clients of the interface ask for.
 #include "capi/pjrt/PjrtExecutable.h"
 
 namespace knapper::pjrt {

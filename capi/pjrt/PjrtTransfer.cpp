@@ -1,4 +1,4 @@
-// Arrays in and out of the host's memory.
+// Arrays to and from the host's memory.
 #include "capi/pjrt/PjrtBuffer.h"
 
 namespace knapper::pjrt {
@@ -76,28 +76,38 @@ PjrtError *fromHost(Client_BufferFromHostBuffer_Args &a) {
   size_t element = elementBytes(a.type);
   bool dense = *bytes == 0 || !strided ||
                isDense(a.dims, a.num_dims, a.byte_strides, element);
-  bool inPlace = dense && *bytes &&
+  bool inPlace = dense && *bytes && isHost(*place) &&
                  (a.host_buffer_semantics == HostSemantics::zeroCopy ||
                   a.host_buffer_semantics == HostSemantics::zeroCopyMutable);
-  std::shared_ptr<HostBlock> block;
+  std::shared_ptr<ArrayBlock> block;
   PluginEvent *done = readyEvent();
   std::vector<int64_t> dims(a.dims, a.dims + a.num_dims);
   if (inPlace) {
     auto released = std::make_shared<Completion>();
     std::unique_ptr<PluginEvent> event(makeEvent(released));
-    block = std::make_shared<HostBlock>(const_cast<void *>(a.data), released);
+    block = std::make_shared<ArrayBlock>(const_cast<void *>(a.data), released);
     a.buffer = new Buffer(place, a.type, std::move(dims), *bytes, block);
     a.done_with_host_buffer = event.release();
     return nullptr;
   }
-  block = std::make_shared<HostBlock>(place->host, *bytes);
-  if (*bytes && dense)
-    memcpy(block->data(), a.data, *bytes);
-  else if (*bytes)
-    copyStrided(static_cast<char *>(block->data()),
+  block = std::make_shared<ArrayBlock>(place->arrays, *bytes);
+  if (*bytes && dense) {
+    if (PjrtError *error = place->arrays->write(block->data(), a.data, *bytes))
+      return error;
+  } else if (*bytes) {
+    std::vector<char> ordered; // where the host cannot write the array
+    if (!isHost(*place))
+      ordered.resize(*bytes);
+    copyStrided(isHost(*place) ? static_cast<char *>(block->data())
+                               : ordered.data(),
                 denseStrides(a.dims, a.num_dims, element).data(),
                 static_cast<const char *>(a.data), a.byte_strides, a.dims,
                 a.num_dims, element);
+    if (!isHost(*place))
+      if (PjrtError *error =
+              place->arrays->write(block->data(), ordered.data(), *bytes))
+        return error;
+  }
   a.buffer = new Buffer(place, a.type, std::move(dims), *bytes, block);
   a.done_with_host_buffer = done;
   return nullptr;
@@ -136,26 +146,54 @@ PjrtError *stridesOf(const MemoryLayout *layout, const Buffer &source,
   return nullptr;
 }
 
-/// Copies now, or when the elements are there; the event of its end.
-PluginEvent *whenReady(const Buffer &source, std::function<void()> copy) {
-  if (!source.bytes)
-    return makeEvent(source.ready);
-  if (!source.ready) {
-    copy();
-    return readyEvent();
+/// A copy to the host's memory; its error.
+using Copy = std::function<PjrtError *()>;
+
+void completeWith(Completion &done, PjrtError *error) {
+  if (!error) {
+    done.complete();
+    return;
+  }
+  done.complete(error->code, error->message);
+  release(error);
+}
+
+/// Smaller copies are not worth another thread's waking.
+constexpr size_t kSmallBytes = size_t(64) << 10;
+
+/// Copies now, or when the elements are there; gives the event of its end.
+PjrtError *whenReady(const Buffer &source, Copy copy, PluginEvent *&event) {
+  if (!source.bytes) {
+    event = makeEvent(source.ready);
+    return nullptr;
+  }
+  bool isSmall = isHost(*source.device) || source.bytes <= kSmallBytes;
+  if (source.isReady() && isSmall) {
+    PjrtError *error = source.ready ? source.ready->error() : nullptr;
+    if (!error)
+      error = copy();
+    if (!error)
+      event = readyEvent();
+    return error;
   }
   auto done = std::make_shared<Completion>();
-  std::unique_ptr<PluginEvent> event(makeEvent(done));
-  source.ready->onReady([done, copy = std::move(copy)](PjrtError *error) {
-    if (!error) {
-      copy();
-      done->complete();
-      return;
-    }
-    done->complete(error->code, error->message);
-    release(error);
-  });
-  return event.release();
+  std::unique_ptr<PluginEvent> made(makeEvent(done));
+  if (isHost(*source.device))
+    source.ready->onReady([done, copy = std::move(copy)](PjrtError *error) {
+      completeWith(*done, error ? error : copy());
+    });
+  else // a copy of a GPU's takes a while: not on the thread that ends the runs
+    source.device->stream->reads.add(
+        [done, ready = source.ready, copy = std::move(copy)] {
+          PjrtError *error = nullptr;
+          if (ready) {
+            ready->wait();
+            error = ready->error();
+          }
+          completeWith(*done, error ? error : copy());
+        });
+  event = made.release();
+  return nullptr;
 }
 
 PjrtError *toHost(Buffer_ToHostBuffer_Args &a) {
@@ -171,46 +209,57 @@ PjrtError *toHost(Buffer_ToHostBuffer_Args &a) {
   std::vector<int64_t> strides;
   if (PjrtError *error = stridesOf(a.host_layout, source, strides))
     return error;
-  std::shared_ptr<HostBlock> block = source.read();
+  std::shared_ptr<ArrayBlock> block = source.read();
   if (!block)
     return deletedBuffer("read");
-  a.event = whenReady(
-      source, [block, dims = source.dims, strides = std::move(strides),
-               to = static_cast<char *>(a.dst), bytes = source.bytes,
-               element = elementBytes(source.type)] {
-        auto *from = static_cast<const char *>(block->data());
+  return whenReady(
+      source,
+      [block, dims = source.dims, strides = std::move(strides),
+       to = static_cast<char *>(a.dst), bytes = source.bytes,
+       element = elementBytes(source.type), device = source.device] {
         size_t rank = dims.size();
         if (isDense(dims.data(), rank, strides.data(), element))
-          memcpy(to, from, bytes);
-        else
-          copyStrided(to, strides.data(), from,
-                      denseStrides(dims.data(), rank, element).data(),
-                      dims.data(), rank, element);
-      });
-  return nullptr;
+          return device->arrays->read(to, block->data(), bytes);
+        auto *from = static_cast<const char *>(block->data());
+        std::vector<char> ordered; // where the host cannot read the array
+        if (!isHost(*device)) {
+          ordered.resize(bytes);
+          if (PjrtError *error =
+                  device->arrays->read(ordered.data(), from, bytes))
+            return error;
+          from = ordered.data();
+        }
+        copyStrided(to, strides.data(), from,
+                    denseStrides(dims.data(), rank, element).data(),
+                    dims.data(), rank, element);
+        return static_cast<PjrtError *>(nullptr);
+      },
+      a.event);
 }
 
 PjrtError *rawToHost(Buffer_CopyRawToHost_Args &a) {
-  std::shared_ptr<HostBlock> block = a.buffer->read();
+  std::shared_ptr<ArrayBlock> block = a.buffer->read();
   if (!block)
     return deletedBuffer("read");
   auto bytes = static_cast<int64_t>(a.buffer->bytes);
   if (a.offset < 0 || a.transfer_size < 0 || a.offset > bytes ||
       a.transfer_size > bytes - a.offset || (!a.dst && a.transfer_size))
     return fail(Code::outOfRange, "the bytes to copy are not all the array's");
-  a.event = whenReady(*a.buffer, [block, to = a.dst, offset = a.offset,
-                                  size = static_cast<size_t>(a.transfer_size)] {
-    if (size)
-      memcpy(to, static_cast<const char *>(block->data()) + offset, size);
-  });
-  return nullptr;
+  return whenReady(
+      *a.buffer,
+      [block, to = a.dst, offset = a.offset, device = a.buffer->device,
+       size = static_cast<size_t>(a.transfer_size)] {
+        return device->arrays->read(
+            to, static_cast<const char *>(block->data()) + offset, size);
+      },
+      a.event);
 }
 
-/// Arrays are not changed and all devices read the host's memory, so a copy
-/// shares it. Own memory does not overwrite what is shared (donation looks at
-/// the owners).
+/// Arrays are not changed and all devices of a client read the same memory, so
+/// a copy shares it. Own memory does not overwrite what is shared (donation
+/// looks at the owners).
 PjrtError *share(Buffer &source, PjrtDevice *place, Buffer *&copy) {
-  std::shared_ptr<HostBlock> block = source.read();
+  std::shared_ptr<ArrayBlock> block = source.read();
   if (!block)
     return deletedBuffer("copied");
   copy = new Buffer(place, source.type, source.dims, source.bytes,
@@ -242,8 +291,9 @@ PjrtError *uninitialised(Client_CreateUninitializedBuffer_Args &a) {
   PjrtDevice *place = placeOf(*a.client, a.device, a.memory);
   if (place->client != a.client)
     return otherClient();
-  auto block = std::make_shared<HostBlock>(place->host, *bytes);
-  memset(block->data(), 0, *bytes);
+  auto block = std::make_shared<ArrayBlock>(place->arrays, *bytes);
+  if (isHost(*place))
+    memset(block->data(), 0, *bytes);
   a.buffer = new Buffer(
       place, a.shape_element_type,
       std::vector<int64_t>(a.shape_dims, a.shape_dims + a.shape_num_dims),
@@ -262,8 +312,12 @@ PjrtError *view(Client_CreateViewOfDeviceBuffer_Args &a) {
   PjrtDevice *place = placeOf(*a.client, a.device, a.memory);
   if (place->client != a.client)
     return otherClient();
+  if (place->stream) // whoever made the array may not have waited for it
+    if (knapper_error *error =
+            knapper().stream_wait_for_others(place->stream->stream.get()))
+      return fail(error);
   std::vector<int64_t> dims(a.dims, a.dims + a.num_dims);
-  auto block = std::make_shared<HostBlock>(
+  auto block = std::make_shared<ArrayBlock>(
       a.device_buffer_ptr, a.on_delete_callback, a.on_delete_callback_arg);
   a.buffer = new Buffer(place, a.element_type, std::move(dims), *bytes,
                         std::move(block));

@@ -19,6 +19,7 @@ void RunQueue::add(std::function<void()> run) {
   std::unique_lock lock(mutex);
   taken.wait(lock, [&] { return waiting.size() < most; });
   waiting.push_back(std::move(run));
+  ++open;
   if (!thread.joinable()) {
     // Signals are the caller's threads' to handle.
     sigset_t all, before;
@@ -28,6 +29,7 @@ void RunQueue::add(std::function<void()> run) {
       thread = std::thread([this] { work(); });
     } catch (...) {
       waiting.pop_back();
+      --open;
       pthread_sigmask(SIG_SETMASK, &before, nullptr);
       throw;
     }
@@ -49,6 +51,7 @@ void RunQueue::work() {
     taken.notify_one();
     run();
     run = nullptr; // what it holds is let go before the next one waits
+    --open;
     lock.lock();
   }
 }

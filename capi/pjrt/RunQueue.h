@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -26,6 +27,8 @@ public:
   /// A run that throws ends the process. Waits while `most` runs wait: each of
   /// them holds memory for its results.
   void add(std::function<void()> run);
+  /// Whether all runs that were added have ended.
+  bool isIdle() const { return open == 0; }
 
 private:
   static constexpr size_t most = 32;
@@ -36,6 +39,7 @@ private:
   std::condition_variable added, taken;
   std::deque<std::function<void()>> waiting;
   bool ends = false;
+  std::atomic<size_t> open = 0; ///< runs that have not ended
   std::thread thread;
 };
 

@@ -1,12 +1,14 @@
 """What JAX computes on `knapper`, beside its CPU in the same process.
 
     python on_knapper.py            # exit status 1 and names where one differs
+    KNAPPER_JAX_DEVICE=cuda python on_knapper.py
 
 A process of its own: JAX chooses its platforms once.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 import tempfile
 import time
@@ -17,7 +19,7 @@ sys.path[:0] = [str(Path(__file__).resolve().parents[2] / "python")]
 
 import knapper.jax  # noqa: E402
 
-knapper.jax.install(threads=2)
+knapper.jax.install(threads=2, device=os.environ.get("KNAPPER_JAX_DEVICE", "cpu"))
 
 import jax  # noqa: E402
 import jax.numpy as jnp  # noqa: E402
@@ -383,23 +385,36 @@ def dlpack():
     import torch
 
     device = jax.devices("knapper")[0]
+    where = "cpu" if device.addresses_host else "cuda"
     for dtype in (np.float32, np.int8, np.complex64, bool):
         x = jax.device_put((X * 3).astype(dtype), device) + (0 if dtype is not bool else False)
-        tensor, array = torch.from_dlpack(x), np.from_dlpack(x)
-        where = x.unsafe_buffer_pointer()
-        if tensor.data_ptr() != where or array.ctypes.data != where or not np.array_equal(tensor.numpy(), np.asarray(x)):
+        tensor = torch.from_dlpack(x)
+        at = x.unsafe_buffer_pointer()
+        if tensor.data_ptr() != at or tensor.device.type != where or not np.array_equal(tensor.cpu().numpy(), np.asarray(x)):
             return f"{dtype.__name__} is copied or wrong on its way out"
+        try:
+            if np.from_dlpack(x).ctypes.data != at:
+                return f"{dtype.__name__} is copied on its way to NumPy"
+        except BufferError:
+            if where == "cpu":
+                raise
         wanted = np.asarray(x).copy()
         x.delete()
         del x
-        if not np.array_equal(tensor.numpy(), wanted):
+        if not np.array_equal(tensor.cpu().numpy(), wanted):
             return "memory that PyTorch has is gone"
-    tensor = torch.arange(64.0).reshape(8, 8)
-    x = jax.dlpack.from_dlpack(tensor, device=device)
-    if x.unsafe_buffer_pointer() != tensor.data_ptr() or x.platform() != "knapper":
-        return "copied on its way in"
-    if float(jax.jit(jnp.sum)(x)) != 2016:
-        return "another sum"
+    for _ in range(20):
+        tensor = torch.arange(64.0, device=where).reshape(8, 8)
+        if where == "cuda":  # what comes late in PyTorch's stream is waited for
+            tensor = tensor + sum(torch.ones(4000, 4000, device=where) @ torch.zeros(4000, 8, device=where))[None, :]
+        x = jax.dlpack.from_dlpack(tensor, device=device)
+        if x.unsafe_buffer_pointer() != tensor.data_ptr() or x.platform() != "knapper":
+            return "copied on its way in"
+        if float(jax.jit(jnp.sum)(x)) != 2016:
+            return "another sum"
+    if where == "cuda":
+        y = torch.from_dlpack(x.astype(jnp.bfloat16))
+        return "" if y.dtype == torch.bfloat16 and float(y.float().sum()) == 2016 else f"{y}"
     try:
         torch.from_dlpack(x.astype(jnp.bfloat16))
     except BufferError as error:

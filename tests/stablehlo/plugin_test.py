@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 from knapper.jax.plugin import plugin_path
 
 HERE = Path(__file__).parent
@@ -27,6 +28,36 @@ def run(*arguments, **environment):
 def test_programs():
     done = run(str(HERE / "on_knapper.py"))
     assert done.returncode == 0, done.stdout + done.stderr[-2000:]
+
+
+def has_gpu():
+    import knapper
+
+    return any(device["device"] == "cuda" for device in knapper.devices())
+
+
+@pytest.mark.skipif(not has_gpu(), reason="no NVIDIA GPU is here")
+def test_programs_on_a_gpu():
+    done = run(str(HERE / "on_knapper.py"), KNAPPER_JAX_DEVICE="cuda")
+    assert done.returncode == 0, done.stdout + done.stderr[-2000:]
+
+
+@pytest.mark.parametrize("options, said", [
+    ('device="tpu"', "'tpu' is no kind of device"),
+    ('device="cuda"', "no NVIDIA GPU is here"),
+])  # fmt: skip
+def test_a_device_that_there_is_not(options, said):
+    if "cuda" in options and has_gpu():
+        pytest.skip("a GPU is here")
+    code = f"import knapper.jax; knapper.jax.install({options}); import jax; jax.devices('knapper')"
+    done = run("-c", code, PYTHONPATH=str(HERE.parents[1] / "python"))
+    assert said in done.stderr, done.stderr
+
+
+def test_a_device_by_the_environment():
+    code = "import knapper.jax; knapper.jax.initialize(); import jax; print(jax.devices()[0].addresses_host)"
+    done = run("-c", code, PYTHONPATH=str(HERE.parents[1] / "python"), JAX_PLATFORMS="knapper,cpu", KNAPPER_JAX_DEVICE="cpu")
+    assert done.stdout.strip() == "1", done.stdout + done.stderr[-2000:]
 
 
 def test_several_devices():

@@ -1,6 +1,6 @@
-"""Arrays on `knapper` for who takes DLPack (`torch.from_dlpack(x)`): they lie in the
-host's memory and are handed on without a copy. JAX does so for the platforms that it
-knows by name."""
+"""Arrays on `knapper` for who takes DLPack (`torch.from_dlpack(x)`), and the other way
+on a GPU: they are handed on where they lie, without a copy. JAX does so for the
+platforms that it knows by name."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ import ctypes
 from typing import Any
 
 CPU = (1, 0)  # DLDevice: the host's memory
+CUDA = (2, 0)
+
+# DLDataTypeCode of NumPy's kinds.
+_CODES = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}
 
 
-def _shared(array: Any) -> Any:
+def _numpy(array: Any) -> Any:
     """The array's own memory as NumPy's, which may be written as far as NumPy knows.
     It stays as long as somebody has it."""
     import numpy as np
 
     view = np.asarray(array)  # waits for the array, and holds its memory
-    if view.dtype.kind not in "biufc":
-        raise BufferError(
-            f"DLPack has no {view.dtype} here; hand on jax.lax.bitcast_convert_type(x, jnp.uint{8 * view.itemsize})"
-        )
     if not view.nbytes:
         return np.empty(view.shape, view.dtype)
     memory = (ctypes.c_char * view.nbytes).from_address(view.ctypes.data)
@@ -27,27 +27,77 @@ def _shared(array: Any) -> Any:
     return np.frombuffer(memory, view.dtype).reshape(view.shape)
 
 
-def register(platform: str) -> None:
+def _capsule(plugin: str, array: Any) -> Any:
+    """Of an array in a GPU's memory: it stays as long as somebody has the tensor."""
+    make = ctypes.PyDLL(plugin).knapper_dlpack_capsule
+    make.restype = ctypes.py_object
+    make.argtypes = [ctypes.py_object, ctypes.c_void_p, ctypes.c_int32, ctypes.c_uint8, ctypes.c_uint8, ctypes.c_int32, ctypes.c_void_p]
+    where = array.unsafe_buffer_pointer() if array.size else 0  # waits for the array
+    code = 4 if array.dtype.name == "bfloat16" else _CODES[array.dtype.kind]
+    dims = (ctypes.c_int64 * array.ndim)(*array.shape)
+    (device,) = array.devices()
+    return make(array, where, device.local_hardware_id, code, 8 * array.dtype.itemsize, array.ndim, dims)
+
+
+def _check_type(array: Any, device: tuple[int, int]) -> None:
+    if array.dtype.kind not in _CODES and not (device == CUDA and array.dtype.name == "bfloat16"):
+        raise BufferError(
+            f"DLPack has no {array.dtype} here; hand on jax.lax.bitcast_convert_type(x, jnp.uint{8 * array.dtype.itemsize})"
+        )
+
+
+def register(platform: str, plugin: str) -> None:
+    """For arrays of the platform; `plugin` is the path of its library."""
+    from jax._src import dlpack, xla_bridge
     from jax._src.array import ArrayImpl
 
     theirs, their_device = ArrayImpl.__dlpack__, ArrayImpl.__dlpack_device__
+    take = dlpack.from_dlpack
 
     def is_ours(array: Any) -> bool:
         return array.platform() == platform and len(array.devices()) == 1
 
+    def place(array: Any) -> tuple[int, int]:
+        (device,) = array.devices()
+        return CPU if device.addresses_host else CUDA
+
     def __dlpack__(self: Any, **options: Any) -> Any:
         if not is_ours(self):
             return theirs(self, **options)
-        device = options.get("dl_device")
-        if device is not None and tuple(device) != CPU:
-            raise BufferError(f"the array lies in the host's memory, and {device} was asked for")
-        array = _shared(self)
+        device, wanted = place(self), options.get("dl_device")
+        if wanted is not None and tuple(wanted) != device:
+            where = "the host's memory" if device == CPU else "the GPU's memory"
+            raise BufferError(f"the array lies in {where}, and {wanted} was asked for")
+        _check_type(self, device)
+        if device == CUDA:
+            return _capsule(plugin, self.copy() if options.get("copy") else self)
+        array = _numpy(self)
         if options.get("copy"):
             array = array.copy()
         return array.__dlpack__()
 
     def __dlpack_device__(self: Any) -> Any:
-        return CPU if is_ours(self) else their_device(self)
+        return place(self) if is_ours(self) else their_device(self)
+
+    def from_dlpack(external_array: Any, device: Any = None, copy: bool | None = None) -> Any:
+        # A tensor of CUDA's is JAX's own platform for it, where that is one.
+        kind = dlpack.DLDeviceType.kDLCUDA
+        on_gpu = getattr(external_array, "__dlpack_device__", lambda: (None,))()[0] == kind
+        if not on_gpu or xla_bridge.get_backend(platform).local_devices()[0].addresses_host:
+            return take(external_array, device=device, copy=copy)
+        others = dlpack._DL_DEVICE_TO_PLATFORM
+        asked = getattr(device, "platform", None)
+        before = others[kind]
+        if asked == platform or "cuda" not in xla_bridge.backends():
+            others[kind] = platform
+        try:
+            return take(external_array, device=device, copy=copy)
+        finally:
+            others[kind] = before
 
     ArrayImpl.__dlpack__ = __dlpack__
     ArrayImpl.__dlpack_device__ = __dlpack_device__
+    dlpack.from_dlpack = from_dlpack
+    import jax.dlpack
+
+    jax.dlpack.from_dlpack = from_dlpack

@@ -33,7 +33,7 @@ def _asked_for() -> bool:
     return PLATFORM in named.split(",")
 
 
-def _register(threads: int, num_devices: int) -> None:
+def _register(threads: int, num_devices: int, device: str) -> None:
     from jax._src import xla_bridge
 
     from knapper.jax import dlpack, lowerings
@@ -46,11 +46,13 @@ def _register(threads: int, num_devices: int) -> None:
         options["threads"] = threads
     if num_devices != 1:
         options["num_devices"] = num_devices
+    if device:
+        options["device"] = device
     xla_bridge.register_plugin(
         PLATFORM, library_path=str(plugin), options=options, priority=-100
     )
     lowerings.register()
-    dlpack.register(PLATFORM)
+    dlpack.register(PLATFORM, str(plugin))
 
 
 def initialize() -> None:
@@ -61,13 +63,16 @@ def initialize() -> None:
         _register(
             int(os.environ.get("KNAPPER_JAX_THREADS", "0")),
             int(os.environ.get("KNAPPER_JAX_DEVICES", "1")),
+            os.environ.get("KNAPPER_JAX_DEVICE", ""),
         )
 
 
-def install(*, threads: int = 0, num_devices: int = 1) -> None:
+def install(*, threads: int = 0, num_devices: int = 1, device: str = "") -> None:
     """Makes Knapper the default platform of this process, with JAX's CPU beside
-    it. `threads` of a run; 0: one a core. `num_devices`: how many devices JAX
-    sees; each runs its programs in order beside the others.
+    it. `device`: "cpu", or "cuda" for an NVIDIA GPU; as it is the environment
+    variable KNAPPER_DEVICE says, else a GPU where one is found. `threads` of a
+    run on CPUs; 0: one a core. `num_devices`: how many CPU devices JAX sees; each
+    runs its programs in order beside the others.
 
     Call it before JAX has made an array or looked for devices. Raises UserError
     when that has happened.
@@ -81,6 +86,6 @@ def install(*, threads: int = 0, num_devices: int = 1) -> None:
             where="knapper.jax.install",
             hint="call it before the first array is made, or set JAX_PLATFORMS=knapper,cpu",
         )
-    _register(threads, num_devices)
+    _register(threads, num_devices, device)
     if not _asked_for():
         jax.config.update("jax_platforms", f"{PLATFORM},cpu")

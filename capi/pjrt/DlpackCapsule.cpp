@@ -1,0 +1,109 @@
+// Arrays of a GPU for who takes DLPack: a capsule that holds the array. Its end
+// may come while Python raises, when no Python code can run: so it is not
+// written in Python. The interpreter is the process's, found at run time.
+#include "capi/pjrt/PjrtTypes.h"
+#include <dlfcn.h>
+#include <memory>
+#include <vector>
+
+namespace {
+
+/// dlpack.h of DLPack 0.8.
+struct Tensor {
+  void *data;
+  int32_t deviceType, deviceId;
+  int32_t rank;
+  uint8_t code, bits;
+  uint16_t lanes;
+  int64_t *shape, *strides;
+  uint64_t byteOffset;
+};
+struct ManagedTensor {
+  Tensor tensor;
+  void *context;
+  void (*deleter)(ManagedTensor *);
+};
+
+constexpr char kName[] = "dltensor";
+
+/// Of Python's stable ABI; objects are opaque.
+struct Python {
+  void *(*newCapsule)(void *pointer, const char *name, void (*end)(void *));
+  int (*isValid)(void *capsule, const char *name);
+  void *(*pointerOf)(void *capsule, const char *name);
+  void (*increment)(void *object);
+  void (*decrement)(void *object);
+  int (*takeLock)();
+  void (*releaseLock)(int state);
+
+  Python() {
+    find(newCapsule, "PyCapsule_New");
+    find(isValid, "PyCapsule_IsValid");
+    find(pointerOf, "PyCapsule_GetPointer");
+    find(increment, "Py_IncRef");
+    find(decrement, "Py_DecRef");
+    find(takeLock, "PyGILState_Ensure");
+    find(releaseLock, "PyGILState_Release");
+  }
+  template <typename F> static void find(F &function, const char *name) {
+    function = reinterpret_cast<F>(dlsym(RTLD_DEFAULT, name));
+  }
+};
+
+const Python &python() {
+  static const Python functions;
+  return functions;
+}
+
+struct CapsuleOwner {
+  ManagedTensor managed{};
+  std::vector<int64_t> shape;
+  void *array = nullptr;
+};
+
+void endOf(ManagedTensor *tensor) {
+  std::unique_ptr<CapsuleOwner> owner(
+      static_cast<CapsuleOwner *>(tensor->context));
+  int state = python().takeLock();
+  python().decrement(owner->array);
+  python().releaseLock(state);
+}
+
+/// Nobody took what the capsule holds, else it has another name.
+void endOfCapsule(void *capsule) {
+  if (!python().isValid(capsule, kName))
+    return;
+  auto *tensor =
+      static_cast<ManagedTensor *>(python().pointerOf(capsule, kName));
+  tensor->deleter(tensor);
+}
+
+} // namespace
+
+/// A new reference to a capsule of the array, a Python object whose elements
+/// lie at `data` on GPU number `device`, dense and row-major; null where there
+/// is no memory. `code` and `bits` as DLPack has them. The caller holds
+/// Python's lock.
+extern "C" __attribute__((visibility("default"))) void *
+knapper_dlpack_capsule(void *array, void *data, int32_t device, uint8_t code,
+                       uint8_t bits, int32_t rank,
+                       const int64_t *dims) noexcept {
+  constexpr int32_t cuda = 2;
+  try {
+    auto owner = std::make_unique<CapsuleOwner>();
+    owner->shape.assign(dims, dims + rank);
+    owner->array = array;
+    owner->managed = {{data, cuda, device, rank, code, bits, 1,
+                       owner->shape.data(), nullptr, 0},
+                      owner.get(),
+                      endOf};
+    void *capsule = python().newCapsule(&owner->managed, kName, endOfCapsule);
+    if (!capsule)
+      return nullptr;
+    python().increment(array);
+    owner.release();
+    return capsule;
+  } catch (const std::bad_alloc &) {
+    return nullptr;
+  }
+}
