@@ -283,13 +283,25 @@ static LogicalResult simplifyConvert(ConvertOp op, PatternRewriter &rewriter) {
   return success();
 }
 
+/// max(x, x), and max(x, `neutral`) of floats.
+static LogicalResult simplifyExtremum(Operation *op, double neutral,
+                                      PatternRewriter &rewriter) {
+  Value lhs = op->getOperand(0), rhs = op->getOperand(1);
+  if (lhs == rhs)
+    return forward(rewriter, op, lhs);
+  if (!isFloat(lhs))
+    return failure();
+  if (isSplat(rhs, neutral))
+    return forward(rewriter, op, lhs);
+  return isSplat(lhs, neutral) ? forward(rewriter, op, rhs) : failure();
+}
 static LogicalResult simplifyMax(MaxOp op, PatternRewriter &rewriter) {
-  return op.getLhs() == op.getRhs() ? forward(rewriter, op, op.getLhs())
-                                    : failure();
+  return simplifyExtremum(op, -std::numeric_limits<double>::infinity(),
+                          rewriter);
 }
 static LogicalResult simplifyMin(MinOp op, PatternRewriter &rewriter) {
-  return op.getLhs() == op.getRhs() ? forward(rewriter, op, op.getLhs())
-                                    : failure();
+  return simplifyExtremum(op, std::numeric_limits<double>::infinity(),
+                          rewriter);
 }
 
 /// Lines of one element.

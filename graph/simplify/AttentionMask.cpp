@@ -134,8 +134,8 @@ bool MaskParts::mayEmptyRows(Dim queries, Dim keys) const {
   return !sum;
 }
 
-void MaskParts::takeAdded(Value mask, bool alone) {
-  MaskPart part = stripMovement({mask, {0, 1, 2, 3}});
+void MaskParts::takeAdded(Value mask, ArrayRef<int64_t> dims, bool alone) {
+  MaskPart part = stripMovement({mask, SmallVector<int64_t>(dims)});
   if (isSplat(part.value, 0))
     return;
   if (auto select = part.value.getDefiningOp<SelectOp>()) {
@@ -190,6 +190,59 @@ bool knapper::findsExcludedRows(Value condition, Value scores) {
          !infinite.getPositive() && infinite.getInput() == scores;
 }
 
+static bool partRunsAlong(const MaskPart &given, int64_t dim, unsigned depth) {
+  MaskPart part = stripMovement(given);
+  if (!llvm::is_contained(part.dims, dim) || splatOf(part.value))
+    return false;
+  Operation *op = part.value.getDefiningOp();
+  if (!op || !isElementwise(op) || depth > 8)
+    return true;
+  return llvm::any_of(op->getOperands(), [&](Value operand) {
+    return partRunsAlong({operand, part.dims}, dim, depth + 1);
+  });
+}
+
+bool knapper::runsAlong(Value mask, int64_t dim) {
+  MaskPart part = {mask, {}};
+  for (int64_t i = 0; i < rankOf(mask); ++i)
+    part.dims.push_back(i);
+  return partRunsAlong(part, dim, 0);
+}
+
+/// The part with H as one dim, where it has K or G.
+static MaskPart withWholeHeads(OpBuilder &builder, Location location,
+                               const MaskPart &part, Dim keyHeads,
+                               Dim headsOfGroup) {
+  auto has = [&](int64_t along) {
+    return llvm::is_contained(part.dims, along);
+  };
+  if (!has(kKeyHeads) && !has(kHeadsOfGroup))
+    return part;
+  // K and G in front, then the others as they are.
+  SmallVector<Dim> sizes = dimsOf(part.value), wide = {keyHeads, headsOfGroup},
+                   whole = {keyHeads * headsOfGroup};
+  MaskPart result = {part.value, {1}, part.negated};
+  SmallVector<int64_t> map;
+  for (auto [i, along] : llvm::enumerate(part.dims)) {
+    if (along == kKeyHeads || along == kHeadsOfGroup) {
+      map.push_back(along - kKeyHeads);
+      continue;
+    }
+    map.push_back(static_cast<int64_t>(wide.size()));
+    wide.push_back(sizes[i]);
+    whole.push_back(sizes[i]);
+    result.dims.push_back(along);
+  }
+  // A broadcast keeps the order of dims.
+  SmallVector<int64_t> order = llvm::to_vector(llvm::seq<int64_t>(map.size()));
+  llvm::sort(order, [&](int64_t a, int64_t b) { return map[a] < map[b]; });
+  result.value = makeTranspose(builder, location, result.value, order);
+  llvm::sort(map);
+  result.value = makeBroadcast(builder, location, result.value, wide, map);
+  result.value = makeReshape(builder, location, result.value, whole);
+  return result;
+}
+
 /// Four dims, those that the part lacks of size 1.
 static Value toFourDims(OpBuilder &builder, Location location,
                         const MaskPart &part) {
@@ -226,8 +279,13 @@ static void toCommonDims(OpBuilder &builder, Location location, Value &a,
 
 Value MaskParts::build(OpBuilder &builder, Location location) const {
   Value keep, sum;
+  auto fourDims = [&](const MaskPart &part) {
+    return toFourDims(
+        builder, location,
+        withWholeHeads(builder, location, part, keyHeads, headsOfGroup));
+  };
   for (const MaskPart &part : allowed) {
-    Value next = toFourDims(builder, location, part);
+    Value next = fourDims(part);
     if (!keep) {
       keep = next;
       continue;
@@ -236,7 +294,7 @@ Value MaskParts::build(OpBuilder &builder, Location location) const {
     keep = AndOp::create(builder, location, keep, next);
   }
   for (const MaskPart &part : added) {
-    Value next = toFourDims(builder, location, part);
+    Value next = fourDims(part);
     if (!sum) {
       sum = next;
       continue;

@@ -9,6 +9,10 @@ namespace knapper {
 using ts::Dim;
 using ts::EmptyRow;
 
+/// Where the heads of the scores are two dims, H = K * G: K heads of keys, each
+/// read by G heads of queries. What MaskPart::dims calls them.
+enum : int64_t { kKeyHeads = 4, kHeadsOfGroup = 5 };
+
 /// A value inside a mask: `dims[i]` is the dim of the scores [B, H, S, T] that
 /// its dim i runs along, -1 for a dim of size 1 that is gone.
 struct MaskPart {
@@ -25,6 +29,9 @@ struct MaskParts {
   llvm::SmallVector<MaskPart> allowed; ///< i1, all must hold
   llvm::SmallVector<MaskPart> added;   ///< floats
 
+  /// Sizes of K and G, where the dims of parts name them.
+  Dim keyHeads, headsOfGroup;
+
   /// What a row without a key is, should `allowed` or `causality` leave one.
   EmptyRow empty = EmptyRow::zero;
 
@@ -33,7 +40,7 @@ struct MaskParts {
                      bool negated);
   /// `mask` is added to the scores. It is taken apart when its fill is -inf, or
   /// finite and `alone`: then a row without a key is the mean.
-  void takeAdded(mlir::Value mask, bool alone);
+  void takeAdded(mlir::Value mask, llvm::ArrayRef<int64_t> dims, bool alone);
   /// Whether some row may be without a key.
   bool mayEmptyRows(Dim queries, Dim keys) const;
 
@@ -41,6 +48,9 @@ struct MaskParts {
   /// nothing is left.
   mlir::Value build(mlir::OpBuilder &builder, mlir::Location location) const;
 };
+
+/// Whether the elements of `mask` may differ along one of its dims.
+bool runsAlong(mlir::Value mask, int64_t dim);
 
 /// Whether `condition` (of the scores' dims) says that a row of `mask`, which
 /// is added to the scores, is -inf throughout.

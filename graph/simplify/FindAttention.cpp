@@ -1,5 +1,6 @@
 // dot(softmax(scale * dot(q, k) + mask), v) to ts.attention.
 #include "graph/simplify/AttentionMask.h"
+#include "graph/simplify/AttentionScores.h"
 #include "graph/simplify/FindComposites.h"
 #include "graph/simplify/Match.h"
 
@@ -8,170 +9,6 @@ using namespace knapper;
 using namespace knapper::ts;
 
 namespace {
-
-/// A number that q, k or their product is multiplied with.
-struct Factor {
-  double number;
-  Type type; ///< of the elements
-  bool divides;
-};
-
-/// What stands between the product of q and k and the softmax.
-struct Scores {
-  DotOp dot;
-  SmallVector<Factor> factors;
-  double softcap = 0;
-  SmallVector<Value> added;
-  struct Choice {
-    Value condition;
-    bool negated;
-    double fill;
-  };
-  SmallVector<Choice> choices;
-
-  bool masked() const { return !added.empty() || !choices.empty(); }
-};
-
-/// Batch dims, one free dim and one contracted dim a side.
-bool isHeadDot(DotOp dot) {
-  return dot.getLhsBatch().size() == 2 && dot.getLhsContract().size() == 1 &&
-         rankOf(dot.getLhs()) == 4 && rankOf(dot.getRhs()) == 4;
-}
-
-bool isWidening(ConvertOp convert) {
-  auto from = dyn_cast<FloatType>(elementTypeOf(convert.getInput())),
-       to = dyn_cast<FloatType>(elementTypeOf(convert));
-  return from && to && to.isF32() && from.getWidth() < to.getWidth();
-}
-
-bool parseScores(Value value, Scores &scores, int depth = 0) {
-  Operation *op = value.getDefiningOp();
-  if (!op || depth > 8)
-    return false;
-  if (auto dot = dyn_cast<DotOp>(op)) {
-    scores.dot = dot;
-    return isHeadDot(dot);
-  }
-  // Scores of narrow floats under a softmax of wide ones.
-  if (auto convert = dyn_cast<ConvertOp>(op)) {
-    auto dot = convert.getInput().getDefiningOp<DotOp>();
-    if (!dot || !isWidening(convert))
-      return false;
-    scores.dot = dot;
-    return isHeadDot(dot);
-  }
-  if (auto mul = dyn_cast<MulOp>(op)) {
-    for (unsigned i : {0, 1})
-      if (std::optional<double> number = splatOf(mul->getOperand(i))) {
-        Value inner = mul->getOperand(1 - i);
-        if (auto tanh = inner.getDefiningOp<TanhOp>()) {
-          // c * tanh(s / c)
-          if (!parseScores(tanh.getInput(), scores, depth + 1) ||
-              scores.masked() || scores.softcap != 0 || *number <= 0)
-            return false;
-          scores.softcap = *number;
-          scores.factors.push_back({*number, elementTypeOf(value), false});
-          return true;
-        }
-        if (!parseScores(inner, scores, depth + 1) || scores.masked() ||
-            scores.softcap != 0)
-          return false;
-        scores.factors.push_back({*number, elementTypeOf(value), false});
-        return true;
-      }
-    return false;
-  }
-  if (auto div = dyn_cast<DivOp>(op)) {
-    std::optional<double> number = splatOf(div.getRhs());
-    if (!number || *number == 0 ||
-        !parseScores(div.getLhs(), scores, depth + 1) || scores.masked() ||
-        scores.softcap != 0)
-      return false;
-    scores.factors.push_back({*number, elementTypeOf(value), true});
-    return true;
-  }
-  if (isa<AddOp>(op)) {
-    for (unsigned i : {0, 1}) {
-      Scores attempt = scores;
-      if (parseScores(op->getOperand(i), attempt, depth + 1)) {
-        attempt.added.push_back(op->getOperand(1 - i));
-        scores = attempt;
-        return true;
-      }
-    }
-    return false;
-  }
-  if (auto select = dyn_cast<SelectOp>(op)) {
-    for (bool negated : {false, true}) {
-      std::optional<double> fill =
-          splatOf(negated ? select.getOnTrue() : select.getOnFalse());
-      if (!isExcluding(fill))
-        continue;
-      Value inner = negated ? select.getOnFalse() : select.getOnTrue();
-      if (!parseScores(inner, scores, depth + 1))
-        return false;
-      scores.choices.push_back({select.getCondition(), negated, *fill});
-      return true;
-    }
-  }
-  return false;
-}
-
-/// Takes products with numbers out of a value, through movement.
-Value withoutScale(PatternRewriter &rewriter, Value value,
-                   SmallVectorImpl<Factor> &factors) {
-  Operation *op = value.getDefiningOp();
-  if (!op)
-    return value;
-  if (auto mul = dyn_cast<MulOp>(op)) {
-    for (unsigned i : {0, 1})
-      if (std::optional<double> number = splatOf(mul->getOperand(i))) {
-        factors.push_back({*number, elementTypeOf(value), false});
-        return withoutScale(rewriter, mul->getOperand(1 - i), factors);
-      }
-    return value;
-  }
-  if (auto div = dyn_cast<DivOp>(op)) {
-    std::optional<double> number = splatOf(div.getRhs());
-    if (!number || *number == 0)
-      return value;
-    factors.push_back({*number, elementTypeOf(value), true});
-    return withoutScale(rewriter, div.getLhs(), factors);
-  }
-  if (!isa<TransposeOp, ReshapeOp, BroadcastOp, SliceOp>(op) || splatOf(value))
-    return value;
-  Value inner = withoutScale(rewriter, op->getOperand(0), factors);
-  if (inner == op->getOperand(0))
-    return value;
-  Operation *clone = rewriter.clone(*op);
-  clone->setOperand(0, inner);
-  return clone->getResult(0);
-}
-
-/// Exporters round 1 / sqrt(depth) or its root to the type of q and k, models
-/// do not mean that rounding: 1 / sqrt(96) of bf16, as two roots, is off by
-/// half a percent. Such a number becomes what it was before, any other stays.
-double unrounded(double number, Type type, int64_t depth) {
-  auto narrow = dyn_cast<FloatType>(type);
-  if (!narrow || narrow.getWidth() >= 32 || depth <= 0)
-    return number;
-  auto rounded = [&](double exact) {
-    llvm::APFloat value(exact);
-    bool lost;
-    value.convert(narrow.getFloatSemantics(),
-                  llvm::APFloat::rmNearestTiesToEven, &lost);
-    return value.convertToDouble();
-  };
-  double root = std::sqrt(static_cast<double>(depth));
-  for (double scale : {1 / root, root}) {
-    if (number == rounded(scale))
-      return scale;
-    for (double inner : {scale, rounded(scale)})
-      if (number == rounded(std::sqrt(inner)))
-        return std::sqrt(scale);
-  }
-  return number;
-}
 
 /// Whether a broadcast repeats along `repeated` alone.
 bool repeatsOnly(BroadcastOp broadcast, int64_t repeated) {
@@ -215,40 +52,227 @@ Value beforeRepeat(PatternRewriter &rewriter, Value value) {
                      {in[0], in[1], in[3], in[4]});
 }
 
+/// The softmax behind a side of a product.
+struct Probabilities {
+  SoftmaxOp softmax;
+  /// For each dim of the side, the softmax's; -1 for one of size 1 that it does
+  /// not have.
+  SmallVector<int64_t> dims;
+  bool isMoved = false; ///< by more than a narrowing
+};
+
+std::optional<Probabilities> probabilitiesOf(Value value) {
+  Probabilities result;
+  for (int64_t i = 0; i < rankOf(value); ++i)
+    result.dims.push_back(i);
+  while (Operation *op = value.getDefiningOp()) {
+    if ((result.softmax = dyn_cast<SoftmaxOp>(op))) {
+      int64_t last = rankOf(value) - 1;
+      return !result.softmax.getLog() &&
+                     static_cast<int64_t>(result.softmax.getDim()) == last
+                 ? std::optional(result)
+                 : std::nullopt;
+    }
+    SmallVector<int64_t> before; // by dim of the op's result
+    if (auto convert = dyn_cast<ConvertOp>(op)) {
+      auto from = dyn_cast<FloatType>(elementTypeOf(convert.getInput())),
+           to = dyn_cast<FloatType>(elementTypeOf(convert));
+      if (!from || !to || !from.isF32() || to.getWidth() > from.getWidth())
+        return std::nullopt;
+      value = convert.getInput();
+      continue;
+    }
+    if (auto transpose = dyn_cast<TransposeOp>(op)) {
+      before.assign(transpose.getPermutation().begin(),
+                    transpose.getPermutation().end());
+    } else if (auto reshape = dyn_cast<ReshapeOp>(op)) {
+      auto units = unitReshapeMap(dimsOf(reshape.getInput()),
+                                  dimsOf(reshape.getResult()));
+      if (!units)
+        return std::nullopt;
+      before.assign(rankOf(value), -1);
+      for (auto [in, out] : llvm::enumerate(*units))
+        if (out >= 0)
+          before[out] = in;
+    } else {
+      return std::nullopt;
+    }
+    for (int64_t &dim : result.dims)
+      dim = dim < 0 ? -1 : before[dim];
+    result.isMoved = true;
+    value = op->getOperand(0);
+  }
+  return std::nullopt;
+}
+
+/// Which dims of the scores are what. Rank 4: the heads are one dim.
+struct ScoreDims {
+  int64_t rank, queries, headsOfGroup = -1;
+
+  /// As MaskPart has them.
+  SmallVector<int64_t> labels() const {
+    SmallVector<int64_t> result(rank);
+    result[0] = 0;
+    result[1] = rank == 4 ? 1 : kKeyHeads;
+    result[queries] = 2;
+    if (rank == 5)
+      result[headsOfGroup] = kHeadsOfGroup;
+    result[rank - 1] = 3;
+    return result;
+  }
+};
+
+/// Queries are what a mask tells apart, unless the other dim is much longer,
+/// and without one the longer dim.
+ScoreDims scoreDims(Scores &scores) {
+  int64_t rank = rankOf(scores.dot);
+  if (rank == 4)
+    return {rank, 2};
+  auto isMasked = [&](int64_t dim) {
+    return llvm::any_of(scores.added,
+                        [&](Value mask) { return runsAlong(mask, dim); }) ||
+           llvm::any_of(scores.choices, [&](const Scores::Choice &choice) {
+             return runsAlong(choice.condition, dim);
+           });
+  };
+  Dim second = dimOf(scores.dot, 2), third = dimOf(scores.dot, 3);
+  if (second.isConstant(1) || third.isConstant(1))
+    return second.isConstant(1) ? ScoreDims{rank, 3, 2} : ScoreDims{rank, 2, 3};
+  // A size that only a run knows is long.
+  constexpr int64_t most = INT64_MAX / 8;
+  int64_t longSecond = std::min(second.asConstant().value_or(most), most),
+          longThird = std::min(third.asConstant().value_or(most), most);
+  bool maskedSecond = isMasked(2), maskedThird = isMasked(3);
+  if (maskedSecond && !maskedThird)
+    longSecond *= 4;
+  if (maskedThird && !maskedSecond)
+    longThird *= 4;
+  return longThird > longSecond ? ScoreDims{rank, 3, 2} : ScoreDims{rank, 2, 3};
+}
+
+/// [B, H, S, D] of the left side.
+Value headsOfQueries(PatternRewriter &rewriter, DotOp dot,
+                     const ScoreDims &dims) {
+  ArrayRef<int64_t> batch = dot.getLhsBatch();
+  int64_t depth = dot.getLhsContract()[0];
+  SmallVector<int64_t> free;
+  for (int64_t i = 0; i < rankOf(dot.getLhs()); ++i)
+    if (i != depth && !llvm::is_contained(batch, i))
+      free.push_back(i);
+  SmallVector<int64_t> order = {batch[0], batch[1]};
+  if (dims.rank == 5)
+    order.push_back(free[dims.headsOfGroup - 2]);
+  order.append({free[dims.queries - 2], depth});
+  Value query = makeTranspose(rewriter, dot.getLoc(), dot.getLhs(), order);
+  if (dims.rank == 4)
+    return query;
+  SmallVector<Dim> sizes = dimsOf(query);
+  return makeReshape(rewriter, dot.getLoc(), query,
+                     {sizes[0], sizes[1] * sizes[2], sizes[3], sizes[4]});
+}
+
+/// A product that is an attention's last: its probabilities are on one side.
+struct ValueDot {
+  ValueDot(DotOp op, bool isRight, const Probabilities &probabilities)
+      : op(op), isRight(isRight), probabilities(probabilities),
+        values(isRight ? op.getLhs() : op.getRhs()),
+        sideBatch(isRight ? op.getRhsBatch() : op.getLhsBatch()),
+        valuesBatch(isRight ? op.getLhsBatch() : op.getRhsBatch()),
+        sideContract((isRight ? op.getRhsContract() : op.getLhsContract())[0]),
+        valuesContract(
+            (isRight ? op.getLhsContract() : op.getRhsContract())[0]) {}
+
+  DotOp op;
+  bool isRight; ///< the probabilities
+  Probabilities probabilities;
+  Value values;
+  ArrayRef<int64_t> sideBatch, valuesBatch;
+  int64_t sideContract, valuesContract;
+  /// Of the scores, as the product has them; filled by isOverKeys.
+  SmallVector<int64_t> freeDims = {};
+};
+
+/// [B, H, S, D] of the attention as the product has it: heads of a group apart,
+/// where the probabilities were on the right its dims behind the values'.
+Value asProduct(PatternRewriter &rewriter, Value attention, ValueDot &product,
+                const ScoreDims &dims, Dim keyHeads, Dim headsOfGroup) {
+  Location location = product.op.getLoc();
+  SmallVector<Dim> sizes = dimsOf(attention);
+  SmallVector<int64_t> order = {0, 1};
+  if (dims.rank == 5)
+    attention =
+        makeReshape(rewriter, location, attention,
+                    {sizes[0], keyHeads, headsOfGroup, sizes[2], sizes[3]});
+  for (int64_t dim : product.freeDims)
+    order.push_back(dim == dims.headsOfGroup || dims.rank == 4 ? 2 : 3);
+  int64_t last = dims.rank - 1;
+  order.insert(product.isRight ? order.begin() + 2 : order.end(), last);
+  return makeReshape(rewriter, location,
+                     makeTranspose(rewriter, location, attention, order),
+                     dimsOf(product.op.getResult()));
+}
+
+/// Whether the product sums over the keys, head by head.
+bool isOverKeys(ValueDot &product, DotOp scores) {
+  ArrayRef<int64_t> dims = product.probabilities.dims;
+  ArrayRef<int64_t> batch = product.sideBatch;
+  int64_t rank = rankOf(scores);
+  if (dims[batch[0]] != 0 || dims[batch[1]] != 1 ||
+      dims[product.sideContract] != rank - 1)
+    return false;
+  for (auto [i, dim] : llvm::enumerate(dims))
+    if (dim >= 0 && !llvm::is_contained(batch, static_cast<int64_t>(i)) &&
+        static_cast<int64_t>(i) != product.sideContract)
+      product.freeDims.push_back(dim);
+  // Dims of size 1 may be gone.
+  for (int64_t dim = 2; dim < rank - 1; ++dim)
+    if (!llvm::is_contained(product.freeDims, dim)) {
+      if (!dimOf(scores, dim).isConstant(1))
+        return false;
+      product.freeDims.push_back(dim);
+    }
+  return true;
+}
+
 } // namespace
 
 static LogicalResult findAttention(DotOp op, PatternRewriter &rewriter) {
-  if (!isHeadDot(op))
+  if (op.getLhsBatch().size() != 2 || op.getLhsContract().size() != 1)
     return failure();
-  // Probabilities [B, H, S, T] on the left, T contracted.
-  auto isPlain = [](ArrayRef<int64_t> batch) {
-    return batch == ArrayRef<int64_t>{0, 1};
-  };
-  if (!isPlain(op.getLhsBatch()) || op.getLhsContract()[0] != 3)
-    return failure();
-  Value probabilities = op.getLhs();
   bool guarded = false; // rows without a key become 0
   Value guard;
-  if (auto select = probabilities.getDefiningOp<SelectOp>()) {
+  Value left = op.getLhs();
+  if (auto select = left.getDefiningOp<SelectOp>()) {
     auto isNan = select.getCondition().getDefiningOp<IsNanOp>();
     if (!isSplat(select.getOnTrue(), 0))
       return failure();
     guarded = isNan && isNan.getInput() == select.getOnFalse();
     if (!guarded)
       guard = select.getCondition();
-    probabilities = select.getOnFalse();
+    left = select.getOnFalse();
   }
-  auto softmax = probabilities.getDefiningOp<SoftmaxOp>();
+  std::optional<Probabilities> probabilities = probabilitiesOf(left);
+  bool isRight = !probabilities;
+  if (isRight)
+    probabilities = probabilitiesOf(op.getRhs());
+  bool isGuarded = guarded || guard;
+  if (!probabilities || (isGuarded && (isRight || probabilities->isMoved)))
+    return failure();
+  ValueDot product(op, isRight, *probabilities);
+  SoftmaxOp softmax = probabilities->softmax;
   Scores scores;
-  if (!softmax || softmax.getLog() || softmax.getDim() != 3 ||
-      !parseScores(softmax.getInput(), scores))
+  if (rankOf(product.values) != 4 || !parseScores(softmax.getInput(), scores))
     return failure();
   DotOp dot = scores.dot;
+  if (rankOf(dot) != rankOf(softmax) || !isOverKeys(product, dot) ||
+      (isGuarded && rankOf(dot) != 4))
+    return failure();
   Type element = elementTypeOf(op);
   Type narrow = elementTypeOf(dot.getLhs());
   bool widened = narrow != element && element.isF32() &&
                  isa<FloatType>(narrow) && elementTypeOf(dot) == narrow;
-  if ((narrow != element && !widened) || elementTypeOf(op.getRhs()) != element)
+  if ((narrow != element && !widened) ||
+      elementTypeOf(product.values) != element)
     return failure();
 
   if (guard && findsExcludedRows(guard, softmax.getInput())) {
@@ -260,12 +284,18 @@ static LogicalResult findAttention(DotOp op, PatternRewriter &rewriter) {
     guarded = true;
   }
 
+  ScoreDims dims = scoreDims(scores);
+  SmallVector<int64_t> labels = dims.labels();
   MaskParts mask;
+  if (dims.rank == 5) {
+    mask.keyHeads = dimOf(dot, 1);
+    mask.headsOfGroup = dimOf(dot, dims.headsOfGroup);
+  }
   mask.empty = guarded ? EmptyRow::zero : EmptyRow::nan;
   bool alone = scores.choices.size() + scores.added.size() == 1;
   for (const Scores::Choice &choice : scores.choices) {
     if (alone || std::isinf(choice.fill)) {
-      mask.takeCondition(choice.condition, {0, 1, 2, 3}, choice.negated);
+      mask.takeCondition(choice.condition, labels, choice.negated);
       if (!std::isinf(choice.fill))
         mask.empty = EmptyRow::mean;
       continue;
@@ -277,24 +307,21 @@ static LogicalResult findAttention(DotOp op, PatternRewriter &rewriter) {
     mask.takeAdded(SelectOp::create(rewriter, op.getLoc(), choice.condition,
                                     choice.negated ? fill : zero,
                                     choice.negated ? zero : fill),
-                   alone);
+                   labels, alone);
   }
   for (Value added : scores.added)
-    mask.takeAdded(added, alone);
+    mask.takeAdded(added, labels, alone);
 
   auto freeDim = [](ArrayRef<int64_t> batch, int64_t contract) {
     return 6 - batch[0] - batch[1] - contract;
   };
-  int64_t qk = dot.getLhsContract()[0], kk = dot.getRhsContract()[0],
-          vk = op.getRhsContract()[0];
-  ArrayRef<int64_t> qb = dot.getLhsBatch(), kb = dot.getRhsBatch(),
-                    vb = op.getRhsBatch();
+  int64_t kk = dot.getRhsContract()[0], vk = product.valuesContract;
+  ArrayRef<int64_t> kb = dot.getRhsBatch(), vb = product.valuesBatch;
   Location location = op.getLoc();
-  Value query = makeTranspose(rewriter, location, dot.getLhs(),
-                              {qb[0], qb[1], freeDim(qb, qk), qk});
+  Value query = headsOfQueries(rewriter, dot, dims);
   Value key = makeTranspose(rewriter, location, dot.getRhs(),
                             {kb[0], kb[1], freeDim(kb, kk), kk});
-  Value value = makeTranspose(rewriter, location, op.getRhs(),
+  Value value = makeTranspose(rewriter, location, product.values,
                               {vb[0], vb[1], vk, freeDim(vb, vk)});
   query = withoutScale(rewriter, query, scores.factors);
   key = withoutScale(rewriter, key, scores.factors);
@@ -324,7 +351,8 @@ static LogicalResult findAttention(DotOp op, PatternRewriter &rewriter) {
       rewriter.getBoolAttr(mask.causality == Causality::topLeft),
       rewriter.getF64FloatAttr(scores.softcap));
   setEmptyRow(attention, mask.empty);
-  rewriter.replaceOp(op, attention);
+  rewriter.replaceOp(op, asProduct(rewriter, attention, product, dims,
+                                   mask.keyHeads, mask.headsOfGroup));
   return success();
 }
 
@@ -342,7 +370,24 @@ static LogicalResult shareHeads(AttentionOp op, PatternRewriter &rewriter) {
   return success();
 }
 
+/// softmax(transpose(x)) along a dim that is the last one before and after: so
+/// the scores stand right before it.
+static LogicalResult softmaxOfTranspose(SoftmaxOp op,
+                                        PatternRewriter &rewriter) {
+  auto transpose = op.getInput().getDefiningOp<TransposeOp>();
+  int64_t last = rankOf(op.getInput()) - 1;
+  if (!transpose || static_cast<int64_t>(op.getDim()) != last ||
+      transpose.getPermutation()[last] != last)
+    return failure();
+  Value softmax = SoftmaxOp::create(rewriter, op.getLoc(), transpose.getInput(),
+                                    last, op.getLog());
+  rewriter.replaceOp(op, makeTranspose(rewriter, op.getLoc(), softmax,
+                                       transpose.getPermutation()));
+  return success();
+}
+
 void knapper::populateAttentionPatterns(RewritePatternSet &patterns) {
+  patterns.add(softmaxOfTranspose);
   patterns.add(findAttention);
 }
 

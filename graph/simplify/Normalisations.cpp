@@ -58,23 +58,99 @@ static ReduceOp meanOf(Value value) {
                                                                  : ReduceOp();
 }
 
-/// e / sum(e) with e = exp(x - max(x))
+/// A value behind transposes and reshapes that add, remove and move dims of
+/// size 1 alone, and for each of its dims the dim that it is; -1 for one that
+/// is gone.
+struct Moved {
+  Value value;
+  SmallVector<int64_t> dims;
+};
+
+static Moved behindMovement(Value value) {
+  Moved result = {value, llvm::to_vector(llvm::seq(rankOf(value)))};
+  while (Operation *op = result.value.getDefiningOp()) {
+    SmallVector<int64_t> dims;
+    if (auto reshape = dyn_cast<ReshapeOp>(op)) {
+      auto map = unitReshapeMap(dimsOf(reshape.getInput()),
+                                dimsOf(reshape.getResult()));
+      if (!map)
+        break;
+      for (int64_t dim : *map)
+        dims.push_back(dim < 0 ? -1 : result.dims[dim]);
+    } else if (auto transpose = dyn_cast<TransposeOp>(op)) {
+      dims.resize(result.dims.size());
+      for (auto [to, from] : llvm::enumerate(transpose.getPermutation()))
+        dims[from] = result.dims[to];
+    } else {
+      break;
+    }
+    result = {op->getOperand(0), dims};
+  }
+  return result;
+}
+
+/// Whether `value` is a reduction of `x` over one of its dims, repeated along
+/// it: that dim.
+static std::optional<int64_t> reducedDim(Value value, Value x,
+                                         ReduceKind kind) {
+  auto broadcast = value.getDefiningOp<BroadcastOp>();
+  if (!broadcast)
+    return std::nullopt;
+  Moved small = behindMovement(broadcast.getInput());
+  auto reduce = reduceOf(small.value, kind);
+  if (!reduce || reduce.getDims().size() != 1)
+    return std::nullopt;
+  Moved input = behindMovement(reduce.getInput()), given = behindMovement(x);
+  if (input.value != given.value)
+    return std::nullopt;
+  std::optional<int64_t> found;
+  int64_t reduced = reduce.getDims()[0];
+  for (auto [i, size] : llvm::enumerate(dimsOf(given.value))) {
+    if (size.isConstant(1))
+      continue;
+    int64_t from = input.dims[i], to = given.dims[i];
+    if (from == reduced) {
+      found = to;
+      continue;
+    }
+    // Where the broadcast puts the dim that the reduction kept.
+    int64_t kept = small.dims[from - (from > reduced)];
+    if (kept < 0 || broadcast.getDims()[kept] != to)
+      return std::nullopt;
+  }
+  return found;
+}
+
+/// `value`, of the dims of `moved.value`, moved in the same way.
+static Value movedLike(PatternRewriter &rewriter, const Moved &moved,
+                       Value value, ArrayRef<Dim> dims) {
+  SmallVector<int64_t> order = llvm::to_vector(llvm::seq(rankOf(value)));
+  llvm::stable_sort(order, [&](int64_t a, int64_t b) {
+    return moved.dims[a] < moved.dims[b]; // what is gone is of size 1
+  });
+  return makeReshape(rewriter, value.getLoc(),
+                     makeTranspose(rewriter, value.getLoc(), value, order),
+                     dims);
+}
+
+/// e / sum(e) with e = exp(x - max(x)), perhaps moved in between
 static LogicalResult findSoftmax(DivOp op, PatternRewriter &rewriter) {
-  auto exp = op.getLhs().getDefiningOp<ExpOp>();
+  Moved moved = behindMovement(op.getLhs());
+  auto exp = moved.value.getDefiningOp<ExpOp>();
   auto difference = exp ? exp.getInput().getDefiningOp<SubOp>() : SubOp();
-  auto broadcast = op.getRhs().getDefiningOp<BroadcastOp>();
-  auto sum =
-      broadcast ? reduceOf(broadcast.getInput(), ReduceKind::add) : ReduceOp();
-  if (!difference || !sum || sum.getInput() != exp.getResult() ||
-      sum.getDims().size() != 1 || !restored(op.getRhs(), sum.getDims()))
+  std::optional<int64_t> summed =
+      difference ? reducedDim(op.getRhs(), op.getLhs(), ReduceKind::add)
+                 : std::nullopt;
+  if (!summed)
     return failure();
-  auto max =
-      reduceOf(restored(difference.getRhs(), sum.getDims()), ReduceKind::max);
-  if (!max || max.getInput() != difference.getLhs() ||
-      max.getDims() != sum.getDims())
+  Value input = difference.getLhs();
+  std::optional<int64_t> dim =
+      reducedDim(difference.getRhs(), input, ReduceKind::max);
+  if (!dim || moved.dims[*dim] != *summed)
     return failure();
-  rewriter.replaceOpWithNewOp<SoftmaxOp>(op, difference.getLhs(),
-                                         sum.getDims()[0]);
+  Value softmax = SoftmaxOp::create(rewriter, op.getLoc(), input, *dim);
+  rewriter.replaceOp(
+      op, movedLike(rewriter, moved, softmax, dimsOf(op.getResult())));
   return success();
 }
 

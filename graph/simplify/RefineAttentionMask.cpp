@@ -18,7 +18,7 @@ static LogicalResult refineAttentionMask(AttentionOp op,
   if (wasCondition)
     mask.takeCondition(given, {0, 1, 2, 3}, /*negated=*/false);
   else
-    mask.takeAdded(given, /*alone=*/true);
+    mask.takeAdded(given, {0, 1, 2, 3}, /*alone=*/true);
   bool gone = mask.allowed.empty() && mask.added.empty();
   if (mask.causality == Causality::none && !gone &&
       (wasCondition || !mask.added.empty()))

@@ -347,3 +347,88 @@ func.func @other_rows(%q: !q4, %k: !q4, %m: !b4) -> !q4 {
   %out = ts.dot %safe, %k batch [0, 1] x [0, 1] contract [3] x [2] : !s4, !q4
   return %out : !q4
 }
+
+!jq = tensor<2x12x6x16xbf16>
+!jk = tensor<2x20x2x16xbf16>
+!jg = tensor<2x12x2x3x16xbf16>
+!js = tensor<2x2x12x3x20xf32>
+!jp = tensor<3x2x2x12x20xf32>
+!jpb = tensor<3x2x2x12x20xbf16>
+!jo = tensor<2x2x16x3x12xbf16>
+
+// As jax.nn.dot_product_attention has it: three heads of queries a head of keys
+// as a dim of their own, which is in front behind the scores; scores in f32 of
+// bf16; a maximum that begins at -inf; the values on the left of the last
+// product; a mask of heads.
+// CHECK-LABEL: @groups_of_heads
+// CHECK-DAG: %[[K:.*]] = ts.transpose %arg1 [0, 2, 1, 3]
+// CHECK-DAG: %[[V:.*]] = ts.transpose %arg2 [0, 2, 1, 3]
+// CHECK-DAG: %[[Q:.*]] = ts.transpose %arg0 [0, 2, 1, 3]
+// CHECK-DAG: %[[M:.*]] = ts.reshape %arg3 : {{.*}} to tensor<1x6x1x20xi1>
+// CHECK: %[[A:.*]] = ts.attention %[[Q]], %[[K]], %[[V]] mask %[[M]] {{.*}} scale 2.500000e-01 {ts.empty_row = "mean"} : tensor<2x6x12x16xbf16>, tensor<2x2x20x16xbf16>
+// CHECK: %[[R:.*]] = ts.transpose %[[A]] [0, 2, 1, 3]
+// CHECK: return %[[R]]
+func.func @groups_of_heads(%q: !jq, %k: !jk, %v: !jk, %keep: tensor<2x3x20xi1>) -> !jq {
+  %scale = ts.constant dense<0.25> : tensor<f32>
+  %fill = ts.constant dense<-2.38197633E+38> : tensor<f32>
+  %infinity = ts.constant dense<0xFF800000> : tensor<f32>
+  %g = ts.reshape %q : !jq to !jg
+  %s0 = ts.dot %g, %k batch [0, 2] x [0, 2] contract [4] x [3] {result_type = f32} : !jg, !jk
+  %ss = ts.broadcast %scale [] : tensor<f32> to !js
+  %s1 = ts.mul %s0, %ss : !js
+  %s2 = ts.transpose %s1 [3, 0, 1, 2, 4] : !js
+  %kt = ts.transpose %keep [1, 0, 2] : tensor<2x3x20xi1>
+  %m = ts.broadcast %kt [0, 2, 4] : tensor<3x2x20xi1> to tensor<3x2x2x12x20xi1>
+  %f = ts.broadcast %fill [] : tensor<f32> to !jp
+  %s3 = ts.select %m, %s2, %f : tensor<3x2x2x12x20xi1>, !jp
+  %r = ts.reduce max %s3 [4] : !jp
+  %i = ts.broadcast %infinity [] : tensor<f32> to tensor<3x2x2x12xf32>
+  %r1 = ts.max %i, %r : tensor<3x2x2x12xf32>
+  %r2 = ts.broadcast %r1 [0, 1, 2, 3] : tensor<3x2x2x12xf32> to !jp
+  %d = ts.sub %s3, %r2 : !jp
+  %e = ts.exp %d : !jp
+  %t = ts.reduce add %e [4] : !jp
+  %t1 = ts.broadcast %t [0, 1, 2, 3] : tensor<3x2x2x12xf32> to !jp
+  %p = ts.div %e, %t1 : !jp
+  %pb = ts.convert %p : !jp to !jpb
+  %o = ts.dot %v, %pb batch [0, 2] x [1, 2] contract [1] x [4] : !jk, !jpb
+  %o1 = ts.transpose %o [0, 4, 1, 3, 2] : !jo
+  %o2 = ts.reshape %o1 : tensor<2x12x2x3x16xbf16> to !jq
+  return %o2 : !jq
+}
+
+// The maximum is of the scores as they are, the sum of what was moved: one
+// softmax all the same.
+// CHECK-LABEL: @moved_softmax
+// CHECK: %[[S:.*]] = ts.softmax %arg0 dim 2 : tensor<5x4x20xf32>
+// CHECK: %[[T:.*]] = ts.transpose %[[S]] [1, 0, 2]
+// CHECK: return %[[T]]
+func.func @moved_softmax(%x: tensor<5x4x20xf32>) -> tensor<4x5x20xf32> {
+  %r = ts.reduce max %x [2] : tensor<5x4x20xf32>
+  %r1 = ts.broadcast %r [0, 1] : tensor<5x4xf32> to tensor<5x4x20xf32>
+  %d = ts.sub %x, %r1 : tensor<5x4x20xf32>
+  %e = ts.exp %d : tensor<5x4x20xf32>
+  %m = ts.transpose %e [1, 0, 2] : tensor<5x4x20xf32>
+  %t = ts.reduce add %m [2] : tensor<4x5x20xf32>
+  %t1 = ts.broadcast %t [0, 1] : tensor<4x5xf32> to tensor<4x5x20xf32>
+  %p = ts.div %m, %t1 : tensor<4x5x20xf32>
+  return %p : tensor<4x5x20xf32>
+}
+
+// A sum over another dim than the maximum's is no softmax, and neither is one
+// whose broadcast swaps equal dims.
+// CHECK-LABEL: @no_softmax
+// CHECK-NOT: ts.softmax
+func.func @no_softmax(%x: tensor<5x4x4xf32>) -> (tensor<5x4x4xf32>, tensor<5x4x4xf32>) {
+  %r = ts.reduce max %x [1] : tensor<5x4x4xf32>
+  %r1 = ts.broadcast %r [0, 2] : tensor<5x4xf32> to tensor<5x4x4xf32>
+  %d = ts.sub %x, %r1 : tensor<5x4x4xf32>
+  %e = ts.exp %d : tensor<5x4x4xf32>
+  %t = ts.reduce add %e [2] : tensor<5x4x4xf32>
+  %t1 = ts.broadcast %t [0, 1] : tensor<5x4xf32> to tensor<5x4x4xf32>
+  %p = ts.div %e, %t1 : tensor<5x4x4xf32>
+  %u = ts.reduce add %e [1] : tensor<5x4x4xf32>
+  %u1 = ts.broadcast %u [0, 1] : tensor<5x4xf32> to tensor<5x4x4xf32>
+  %q = ts.div %e, %u1 : tensor<5x4x4xf32>
+  return %p, %q : tensor<5x4x4xf32>, tensor<5x4x4xf32>
+}
