@@ -64,8 +64,8 @@ def transformer(causal, layers, batch, length, width):
     return forward, p, weights(batch, length, width)
 
 
-def gpt():
-    p = {"layers": [block_parameters(256) for _ in range(4)], "words": weights(2000, 256), "places": weights(128, 256)}
+def gpt(layers=4, batch=2, length=128, width=256, words=2000):
+    p = {"layers": [block_parameters(width) for _ in range(layers)], "words": weights(words, width), "places": weights(length, width)}
 
     def forward(p, tokens):
         x = p["words"][tokens] + p["places"]
@@ -73,7 +73,7 @@ def gpt():
             x = block(each, x, True)
         return x @ p["words"].T
 
-    return forward, p, random.integers(0, 2000, (2, 128)).astype(np.int32)
+    return forward, p, random.integers(0, words, (batch, length)).astype(np.int32)
 
 
 def convolution(x, w, stride=1, groups=1):
@@ -167,19 +167,19 @@ def rms(p, x):
 def rotary(x):
     length, half = x.shape[1], x.shape[-1] // 2
     angles = jnp.arange(length)[:, None] * 10000.0 ** (-jnp.arange(half) / half)
-    cos, sin = jnp.cos(angles)[:, None], jnp.sin(angles)[:, None]
+    cos, sin = (each[:, None].astype(x.dtype) for each in (jnp.cos(angles), jnp.sin(angles)))
     a, b = x[..., :half], x[..., half:]
     return jnp.concatenate([a * cos - b * sin, b * cos + a * sin], -1)
 
 
-def decoder(gate, cap, layers=3, batch=2, length=128, width=256, heads=4, shared=2):
+def decoder(gate, cap, layers=3, batch=2, length=128, width=256, heads=4, shared=2, inner=688):
     """Blocks of Llama's kind: grouped queries, rotary positions, gated products."""
     size = width // heads
     p = [
         {
             "n1": np.ones(width, np.float32), "n2": np.ones(width, np.float32), "q": weights(width, width),
             "kv": weights(width, 2 * shared * size), "out": weights(width, width),
-            "gate": weights(width, 688), "up": weights(width, 688), "down": weights(688, width),
+            "gate": weights(width, inner), "up": weights(width, inner), "down": weights(inner, width),
         }
         for _ in range(layers)
     ]  # fmt: skip
@@ -350,6 +350,20 @@ def experts():
 
     return forward, p, weights(128, 128)
 
+
+def bf16(model):
+    """The model with its floats in bf16."""
+    forward, p, x = model
+    p, x = jax.tree.map(lambda each: each.astype(jnp.bfloat16) if each.dtype == np.float32 else each, (p, x))
+    return forward, p, x
+
+
+# What a GPU is for, in bf16.
+LARGE = {
+    "gpt2 8x1024": lambda: bf16(gpt(12, 8, 1024, 768, 50257)),
+    "bert 32x128": lambda: bf16(transformer(False, 12, 32, 128, 768)),
+    "llama block 4x2048": lambda: bf16(decoder(jax.nn.silu, 0, 1, 4, 2048, 2048, 32, 8, 8192)),
+}
 
 MODELS = {
     "mlp": mlp,

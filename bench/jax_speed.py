@@ -1,11 +1,14 @@
-"""Models in plain JAX, on `knapper` beside JAX's own CPU: forward and a step of training.
+"""Models in plain JAX, on `knapper` beside JAX's own platform: forward and a step of training.
 
     .venv/bin/python bench/jax_speed.py [NAME... | --functions] [--rounds 7]
+    JAX_PLATFORMS=knapper,cuda,cpu python bench/jax_speed.py --peer cuda [--large]
 
-Both platforms are in this process and run in turns; outputs are compared first, and
+Both platforms are in this process and run interleaved; outputs are compared first, and
 the run fails where one differs. A line each: milliseconds, how often knapper is
 faster, seconds of compilation (`lowered.compile()`). Last a few functions of large
-arrays, and the time of a call of a small function.
+arrays, and the time of a call of a small function. `--peer cuda` is JAX's CUDA plugin,
+with Knapper on the same GPU and float32 products in float32 on both; `--large` are
+models of a GPU's size in bf16, compared with both platforms' own results in float32.
 """
 
 from __future__ import annotations
@@ -27,11 +30,12 @@ os.environ.setdefault("XDG_CACHE_HOME", tempfile.mkdtemp())  # compiles are time
 import jax  # noqa: E402
 import jax.numpy as jnp  # noqa: E402
 import numpy as np  # noqa: E402
-from jax_networks import MODELS, random  # noqa: E402
+from jax_networks import LARGE, MODELS, random  # noqa: E402
 
 import knapper.jax  # noqa: E402
 
 TOLERANCE = 2e-4
+PEER = "cpu"
 
 
 def functions():
@@ -56,6 +60,36 @@ def training(forward):
     return step
 
 
+def in_f32(forward, p, x):
+    """What the forward function gives in float32, on the host."""
+    wide = jax.tree.map(lambda each: np.asarray(each, np.float32) if each.dtype == jnp.bfloat16 else each, (p, x))
+    with jax.default_device(jax.devices(PEER)[0]):
+        return np.asarray(jax.jit(forward)(*wide))
+
+
+def error(given, exact):
+    """Of the norm."""
+    given = np.asarray(given, np.float32)
+    return float(np.linalg.norm(given - exact) / np.linalg.norm(exact))
+
+
+def large(names, rounds):
+    """Whether each is right: its error is at most 1.2 times the peer's, by the norm."""
+    right = True
+    for name in names or LARGE:
+        forward, p, x = LARGE[name]()
+        exact = in_f32(forward, p, x)
+        times, first, outputs = measure(forward, (p, x), rounds)
+        ours, theirs = (error(outputs[each], exact) for each in ("knapper", PEER))
+        print(
+            f"{name:20} knapper {times['knapper']:8.3f} ms, JAX {times[PEER]:8.3f} ms, {times[PEER] / times['knapper']:5.2f}x; "
+            f"compiled in {first['knapper']:5.2f} s and {first[PEER]:5.2f} s; errors {ours:.2e} and {theirs:.2e}",
+            flush=True,
+        )
+        right &= ours <= 1.2 * theirs
+    return right
+
+
 def difference(ours, theirs):
     most = 0.0
     for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
@@ -70,7 +104,7 @@ def difference(ours, theirs):
 def measure(function, arguments, rounds, calls=None):
     """Median milliseconds of a call, seconds of compiling, and the outputs, by platform."""
     times, first, outputs, ready = {}, {}, {}, {}
-    for name in ("knapper", "cpu"):
+    for name in ("knapper", PEER):
         device = jax.devices(name)[0]
         placed = jax.device_put(arguments, device)
         jitted = jax.jit(function)
@@ -97,40 +131,48 @@ def measure(function, arguments, rounds, calls=None):
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("names", nargs="*", choices=[[], *MODELS])
+    parser.add_argument("names", nargs="*", choices=[[], *MODELS, *LARGE])
+    parser.add_argument("--peer", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--large", action="store_true", help="models of a GPU's size alone")
     parser.add_argument("--functions", action="store_true", help="those of large arrays alone")
     parser.add_argument("--rounds", type=int, default=7)
     arguments = parser.parse_args()
-    knapper.jax.install()
+    global PEER
+    PEER = arguments.peer
+    knapper.jax.install(device="cuda" if PEER == "cuda" else "cpu")
+    if PEER == "cuda":
+        jax.config.update("jax_default_matmul_precision", "highest")
+    if arguments.large:
+        return 0 if large(arguments.names, arguments.rounds) else 1
     wrong, ratios = [], {"forward": [], "training": []}
-    compiling = {"knapper": 0.0, "cpu": 0.0}
+    compiling = {"knapper": 0.0, PEER: 0.0}
     for name in () if arguments.functions else arguments.names or MODELS:
         forward, p, x = MODELS[name]()
         for kind, function in (("forward", forward), ("training", training(forward))):
             times, first, outputs = measure(function, (p, x), arguments.rounds)
-            apart = difference(outputs["knapper"], outputs["cpu"])
-            ratio = times["cpu"] / times["knapper"]
+            apart = difference(outputs["knapper"], outputs[PEER])
+            ratio = times[PEER] / times["knapper"]
             ratios[kind].append(ratio)
             compiling["knapper"] += first["knapper"]
-            compiling["cpu"] += first["cpu"]
+            compiling[PEER] += first[PEER]
             print(
-                f"{name:18} {kind:9} knapper {times['knapper']:9.3f} ms, JAX {times['cpu']:9.3f} ms, {ratio:6.2f}x; "
-                f"compiled in {first['knapper']:5.2f} s and {first['cpu']:5.2f} s; difference {apart:.1e}",
+                f"{name:18} {kind:9} knapper {times['knapper']:9.3f} ms, JAX {times[PEER]:9.3f} ms, {ratio:6.2f}x; "
+                f"compiled in {first['knapper']:5.2f} s and {first[PEER]:5.2f} s; difference {apart:.1e}",
                 flush=True,
             )
             if not apart <= TOLERANCE:
                 wrong.append(f"{name} {kind}")
     for kind, each in () if arguments.functions else ratios.items():
         print(f"{kind}: geometric mean {statistics.geometric_mean(each):.2f}x, least {min(each):.2f}x")
-    print(f"compiling: knapper {compiling['knapper']:.2f} s, JAX {compiling['cpu']:.2f} s")
+    print(f"compiling: knapper {compiling['knapper']:.2f} s, JAX {compiling[PEER]:.2f} s")
     for name, (function, *given) in {} if arguments.names else functions().items():
         times, _, outputs = measure(function, given, arguments.rounds)
-        apart = difference(outputs["knapper"], outputs["cpu"])
-        print(f"{name:20} knapper {times['knapper']:8.3f} ms, JAX {times['cpu']:9.3f} ms, {times['cpu'] / times['knapper']:6.2f}x; difference {apart:.1e}", flush=True)
+        apart = difference(outputs["knapper"], outputs[PEER])
+        print(f"{name:20} knapper {times['knapper']:8.3f} ms, JAX {times[PEER]:9.3f} ms, {times[PEER] / times['knapper']:6.2f}x; difference {apart:.1e}", flush=True)
         if not apart <= TOLERANCE:
             wrong.append(name)
     small, _, _ = measure(lambda *x: sum(x), [np.ones(8, np.float32)] * 10, arguments.rounds, calls=2000)
-    print(f"a call with ten arrays: knapper {small['knapper'] * 1e3:.1f} us, JAX {small['cpu'] * 1e3:.1f} us")
+    print(f"a call with ten arrays: knapper {small['knapper'] * 1e3:.1f} us, JAX {small[PEER] * 1e3:.1f} us")
     if wrong:
         print("outputs differ: " + ", ".join(wrong))
     return 1 if wrong else 0
