@@ -98,6 +98,14 @@ TEST(CApi, LoadsInspectsRunsAndSaves) {
   EXPECT_STREQ(info.dim_text[0], "n");
   EXPECT_THAT(take(knapper_module_output(module, 1, &info)),
               HasSubstr("there is no tensor 1 among 1"));
+  // A caller of an older header has a shorter struct.
+  info = {};
+  info.size = offsetof(knapper_tensor_info, rank);
+  info.rank = -7;
+  ASSERT_EQ(take(knapper_module_input(module, 0, &info)), "no error");
+  EXPECT_STREQ(info.name, "x");
+  EXPECT_EQ(info.rank, -7);
+  EXPECT_EQ(info.shape, nullptr);
 
   Input x(5);
   knapper_result *result = nullptr;
@@ -425,6 +433,28 @@ TEST(CApi, RunsAsynchronously) {
   EXPECT_THAT(take(knapper_event_wait(event, &result)),
               HasSubstr("input 'x': expected f32[n, 4], got i8[2, 4]"));
   EXPECT_EQ(result, nullptr);
+}
+
+TEST(CApi, AnAsynchronousRunKeepsTheShapesOfItsInputs) {
+  Loaded m;
+  std::vector<Input> inputs;
+  std::vector<knapper_event *> events(64);
+  for (size_t i = 0; i < events.size(); ++i)
+    inputs.emplace_back(3);
+  for (size_t i = 0; i < events.size(); ++i) {
+    ASSERT_EQ(take(knapper_run_async(m.module, &inputs[i].tensor, 1, nullptr, 0,
+                                     &events[i])),
+              "no error");
+    inputs[i].shape.assign({1, 4}); // the caller's again
+  }
+  for (knapper_event *event : events) {
+    knapper_result *result = nullptr;
+    ASSERT_EQ(take(knapper_event_wait(event, &result)), "no error");
+    knapper_tensor y;
+    ASSERT_EQ(take(knapper_result_output(result, 0, &y)), "no error");
+    EXPECT_EQ(y.shape[0], 3);
+    knapper_result_release(result);
+  }
 }
 
 TEST(CApi, GivenOutputsHaveTheOutputsShape) {
