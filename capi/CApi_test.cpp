@@ -747,6 +747,7 @@ TEST(CApi, HandlesThatAreNull) {
   EXPECT_EQ(knapper_module_may_replace(nullptr, 0, 0), 0);
   EXPECT_EQ(knapper_result_num_outputs(nullptr), 0);
   EXPECT_EQ(knapper_event_done(nullptr), 1);
+  EXPECT_EQ(knapper_event_wait_for(nullptr, 1), 1);
   knapper_event_cancel(nullptr);
   EXPECT_EQ(knapper_error_get_kind(nullptr), KNAPPER_ERROR_INTERNAL);
   for (auto text : {knapper_error_get_message, knapper_error_get_where,
