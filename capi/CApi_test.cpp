@@ -552,6 +552,11 @@ TEST(CApi, ARunTellsWhatItsLaunchesTook) {
   EXPECT_THAT(
       take(knapper_run_with(m.module, &x.tensor, 1, &y, 1, &options, &result)),
       HasSubstr("profile is asked for with check_only or in_stream"));
+  options.check_only = 0;
+  options.in_stream = 1;
+  EXPECT_THAT(
+      take(knapper_run_with(m.module, &x.tensor, 1, &y, 1, &options, &result)),
+      HasSubstr("profile is asked for with check_only or in_stream"));
   EXPECT_EQ(profile, nullptr);
 }
 

@@ -191,6 +191,8 @@ def test_orders():
     x[1, 3] = float("nan")
     check(lambda x: (torch.mode(x, 1), torch.mode(x.nan_to_num(), 0), torch.nanmedian(x, 1)[0], torch.nanmedian(x)), x)
     check(lambda x: torch.mode(x), torch.randint(0, 3, (4, 7)))
+    distinct = torch.randperm(24).float().reshape(4, 6)  # of an even number the lower one
+    check(lambda x: (torch.median(x, 1), torch.median(x, 0), torch.median(x), torch.kthvalue(x, 2, 1)), distinct)
 
 
 def test_running_sums_of_exponentials_lose_nothing():
