@@ -98,6 +98,14 @@ TEST(CApi, LoadsInspectsRunsAndSaves) {
   EXPECT_STREQ(info.dim_text[0], "n");
   EXPECT_THAT(take(knapper_module_output(module, 1, &info)),
               HasSubstr("there is no tensor 1 among 1"));
+  // A caller of an older header has a shorter struct.
+  info = {};
+  info.size = offsetof(knapper_tensor_info, rank);
+  info.rank = -7;
+  ASSERT_EQ(take(knapper_module_input(module, 0, &info)), "no error");
+  EXPECT_STREQ(info.name, "x");
+  EXPECT_EQ(info.rank, -7);
+  EXPECT_EQ(info.shape, nullptr);
 
   Input x(5);
   knapper_result *result = nullptr;
@@ -427,6 +435,28 @@ TEST(CApi, RunsAsynchronously) {
   EXPECT_EQ(result, nullptr);
 }
 
+TEST(CApi, AnAsynchronousRunKeepsTheShapesOfItsInputs) {
+  Loaded m;
+  std::vector<Input> inputs;
+  std::vector<knapper_event *> events(64);
+  for (size_t i = 0; i < events.size(); ++i)
+    inputs.emplace_back(3);
+  for (size_t i = 0; i < events.size(); ++i) {
+    ASSERT_EQ(take(knapper_run_async(m.module, &inputs[i].tensor, 1, nullptr, 0,
+                                     &events[i])),
+              "no error");
+    inputs[i].shape.assign({1, 4}); // the caller's again
+  }
+  for (knapper_event *event : events) {
+    knapper_result *result = nullptr;
+    ASSERT_EQ(take(knapper_event_wait(event, &result)), "no error");
+    knapper_tensor y;
+    ASSERT_EQ(take(knapper_result_output(result, 0, &y)), "no error");
+    EXPECT_EQ(y.shape[0], 3);
+    knapper_result_release(result);
+  }
+}
+
 TEST(CApi, GivenOutputsHaveTheOutputsShape) {
   Loaded m;
   Input x(2);
@@ -519,6 +549,11 @@ TEST(CApi, ARunTellsWhatItsLaunchesTook) {
   knapper_string_release(profile);
   knapper_result_release(result);
   options.check_only = 1;
+  EXPECT_THAT(
+      take(knapper_run_with(m.module, &x.tensor, 1, &y, 1, &options, &result)),
+      HasSubstr("profile is asked for with check_only or in_stream"));
+  options.check_only = 0;
+  options.in_stream = 1;
   EXPECT_THAT(
       take(knapper_run_with(m.module, &x.tensor, 1, &y, 1, &options, &result)),
       HasSubstr("profile is asked for with check_only or in_stream"));
@@ -717,6 +752,7 @@ TEST(CApi, HandlesThatAreNull) {
   EXPECT_EQ(knapper_module_may_replace(nullptr, 0, 0), 0);
   EXPECT_EQ(knapper_result_num_outputs(nullptr), 0);
   EXPECT_EQ(knapper_event_done(nullptr), 1);
+  EXPECT_EQ(knapper_event_wait_for(nullptr, 1), 1);
   knapper_event_cancel(nullptr);
   EXPECT_EQ(knapper_error_get_kind(nullptr), KNAPPER_ERROR_INTERNAL);
   for (auto text : {knapper_error_get_message, knapper_error_get_where,

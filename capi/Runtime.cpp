@@ -446,6 +446,8 @@ knapper_error *knapper_event_wait(knapper_event *event, knapper_result **out) {
 }
 
 int knapper_event_wait_for(const knapper_event *event, int64_t nanoseconds) {
+  if (!event)
+    return 1;
   std::unique_lock lock(event->run->mutex);
   // The clock's end is 292 years away; what is added to it must not pass it.
   std::chrono::nanoseconds time(

@@ -38,8 +38,9 @@ std::string read(const Json &json, Record &record) {
   if (choice == json.end() || !choice->is_object() || choice->empty())
     return "has no choice";
   for (auto &[name, value] : choice->items()) {
-    if (!value.is_number_integer())
-      return "has a choice that is no integer: " + name;
+    if (!value.is_number_integer() ||
+        (value.is_number_unsigned() && value.get<uint64_t>() > INT64_MAX))
+      return "has a choice that is no integer of 64 bits: " + name;
     record.choice[name] = value.get<int64_t>();
   }
   if (auto gain = json.find("gain"); gain != json.end() && gain->is_number())

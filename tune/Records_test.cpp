@@ -51,15 +51,25 @@ TEST(Records, TheGreaterGainStays) {
 
 TEST(Records, WhatIsNoneIsRefused) {
   const char *texts[] = {
-      "", "[]", "{}", "nonsense", R"({"knapper_tuning": "1", "records": []})",
-      R"({"knapper_tuning": 2, "records": []})", R"({"knapper_tuning": 1})",
+      "",
+      "[]",
+      "{}",
+      "nonsense",
+      R"({"knapper_tuning": "1", "records": []})",
+      R"({"knapper_tuning": 2, "records": []})",
+      R"({"knapper_tuning": 0, "records": []})", // of an older version
+      R"({"knapper_tuning": 1})",
       R"({"knapper_tuning": 1, "records": [1]})",
       R"({"knapper_tuning": 1, "records": [{"signature": "a"}]})",
       R"({"knapper_tuning": 1, "records": [{"signature": "aaaaaaaaaaaaaaaa"}]})",
       R"({"knapper_tuning": 1, "records": [{"signature": "aaaaaaaaaaaaaaaa",
           "target": "cpu", "choice": {}}]})",
       R"({"knapper_tuning": 1, "records": [{"signature": "aaaaaaaaaaaaaaaa",
-          "target": "cpu", "choice": {"panel": 1.5}}]})"};
+          "target": "cpu", "choice": {"panel": 1.5}}]})",
+      R"({"knapper_tuning": 1, "records": [{"signature": "aaaaaaaaaaaaaaaa",
+          "target": "cpu", "choice": {"panel": 18446744073709551615}}]})",
+      R"({"knapper_tuning": 1, "records": [{"signature": "aaaaaaaaaaaaaaaa",
+          "target": "cpu", "choice": {"panel": 99999999999999999999}}]})"};
   for (const char *text : texts) {
     Expected<Records> records = Records::parse(text, "the file");
     ASSERT_FALSE(records) << text;

@@ -99,6 +99,23 @@ TEST_F(CacheTest, DropsTheLongestUnused) {
   EXPECT_TRUE(cache.find(key("d")));
 }
 
+TEST_F(CacheTest, WhatIsOlderThanWhatGoesGoesToo) {
+  Cache cache = open();
+  for (const auto &[model, bytes] : {std::pair("a", 4), {"b", 40}, {"c", 4}}) {
+    insert(cache, key(model), std::string(bytes, 'x'));
+    timespec times[2] = {{1000 + *model, 0}, {1000 + *model, 0}};
+    std::string json = folder / "compile" / (key(model).hash() + ".json");
+    ASSERT_EQ(utimensat(AT_FDCWD, json.c_str(), times, 0), 0);
+  }
+  Expected<Cache::Pruned> pruned = cache.prune(20);
+  ASSERT_TRUE(pruned) << pruned.error().message();
+  EXPECT_EQ(pruned->entries, 2u);
+  EXPECT_EQ(pruned->bytes, 44u);
+  EXPECT_TRUE(cache.find(key("c")));
+  EXPECT_FALSE(cache.find(key("b")));
+  EXPECT_FALSE(cache.find(key("a")));
+}
+
 TEST_F(CacheTest, NamesTheFirstDifference) {
   Cache cache = open();
   insert(cache, key("a", "v3"), "1");

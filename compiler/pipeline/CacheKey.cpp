@@ -179,6 +179,11 @@ Expected<CacheKey> cacheKey(const CompileInput &input, const Options &options) {
     data += (data.empty() ? "" : " ") + hash;
   }
   key.fields.push_back({"external-data", std::move(data)});
+  // Two front ends may read the same bytes.
+  key.fields.push_back(
+      {"front-end", isText(input, options)
+                        ? "mlir"
+                        : std::string(frontEndOf(input, options).name())});
   key.fields.push_back({"compiler", compilerText()});
   if (!options.records.empty()) { // what it says, not where it lies
     ASSIGN_OR_RETURN(std::string hash,

@@ -204,8 +204,9 @@ Status emitCode(CompileState &state) {
       return cancelledCompile();
     if (!images) {
       Error error = images.takeError();
-      if (!state.tilePrograms.empty())
-        error.kind = ErrorKind::user; // programs of a file
+      // Programs of a file, or schedules of one that no builder takes.
+      if (!state.tilePrograms.empty() || state.options.startFrom == "tile")
+        error.kind = ErrorKind::user;
       nameNodes(state, error);
       return error;
     }

@@ -123,6 +123,46 @@ static bool isKnown(const Schedule &schedule, ArrayRef<Schedule> chosen) {
   });
 }
 
+/// ": 'reduce' has no setting 'lanes' of 65536" for the first setting that no
+/// builder is meant for: code for a tile is as long as the tile. Else nothing.
+static std::string excessIn(const Schedule &schedule,
+                            ArrayRef<Schedule> chosen) {
+  constexpr int64_t most = 1 << 14;
+  for (const auto &[key, value] : schedule.parameters) {
+    int64_t largest = most;
+    for (const Schedule &other : chosen)
+      if (auto found = other.parameters.find(key);
+          found != other.parameters.end())
+        largest = std::max(largest, found->second);
+    if (value > largest)
+      return cat(": '", schedule.kind, "' has no setting '", key, "' of ",
+                 value, " here, at most ", largest);
+  }
+  return {};
+}
+
+/// ": there is no size 'zz'" for a symbol that is none of the kernel's. Else
+/// nothing.
+static std::string strangeSizeIn(const Schedule &schedule,
+                                 ArrayRef<std::string> symbols) {
+  llvm::SetVector<StringAttr> used;
+  for (ts::Dim dim : {schedule.grid, schedule.grain, schedule.scratch})
+    dim.collectSymbols(used);
+  for (const Guard::Term &term : schedule.guard.terms)
+    for (ts::Dim dim : {term.lhs, term.rhs})
+      dim.collectSymbols(used);
+  for (const OperandMap &map : schedule.maps) {
+    map.offset.collectSymbols(used);
+    for (const auto *dims : {&map.sizes, &map.strides})
+      for (ts::Dim dim : *dims)
+        dim.collectSymbols(used);
+  }
+  for (StringAttr symbol : used)
+    if (!llvm::is_contained(symbols, symbol.getValue()))
+      return cat(": there is no size '", symbol.getValue().str(), "' in it");
+  return {};
+}
+
 /// ": 'reduce' has no setting 'parts'" for the first setting of a schedule that
 /// none of its kind has: of a dump that another version wrote. Else nothing.
 static std::string strangerIn(const Schedule &schedule,
@@ -208,6 +248,14 @@ Status Resume::readSchedules() {
             cat("kernel ", name, " has a schedule that its hero does not know",
                 schedule && succeeded(chosen) ? strangerIn(*schedule, *chosen)
                                               : std::string()));
+        return;
+      }
+      std::string wrong = excessIn(*schedule, *chosen);
+      if (wrong.empty())
+        wrong = strangeSizeIn(*schedule, unique.symbols);
+      if (!wrong.empty()) {
+        status = refuse(cat("kernel ", name,
+                            " has a schedule that does not fit it", wrong));
         return;
       }
       read.push_back(std::move(*schedule));

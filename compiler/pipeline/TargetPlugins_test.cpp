@@ -83,6 +83,15 @@ TEST(Targets, WhatThereIsNotIsNamed) {
   }
 }
 
+TEST(Targets, AnInstructionSetIsGivenOnce) {
+  TargetRequest request;
+  request.isas = {"x86-64-v3", "x86-64-v4", "x86-64-v3"};
+  Expected<std::vector<TargetDesc>> made = findTarget("cpu")->describe(request);
+  ASSERT_FALSE(made);
+  EXPECT_EQ(made.error().kind, ErrorKind::user);
+  EXPECT_THAT(made.error().message(), HasSubstr("'x86-64-v3' is given twice"));
+}
+
 TEST(Targets, TheNullTargetRunsFromModelToLaunches) {
   Expected<int> made = compileFor("null");
   ASSERT_TRUE(made) << made.error().message();

@@ -20,7 +20,7 @@ constexpr int64_t maxUnrolled = 4;
 // Activations
 //===----------------------------------------------------------------------===//
 
-struct Activation {
+struct GateActivation {
   std::string name;
   double alpha = 0, beta = 0;
 };
@@ -41,7 +41,7 @@ const ActivationDefaults activations[] = {
     {"Elu", 1.0, none},
 };
 
-Value apply(Node &n, const Activation &f, Value x) {
+Value apply(Node &n, const GateActivation &f, Value x) {
   auto zero = [&] { return n.scalarFor(x, 0); };
   if (f.name == "Relu")
     return n.binary<ts::MaxOp>(x, zero());
@@ -74,9 +74,9 @@ Value apply(Node &n, const Activation &f, Value x) {
 }
 
 /// `perDirection` functions for each direction.
-SmallVector<Activation> activationsOf(Node &n, ArrayRef<StringRef> defaults,
-                                      size_t directions) {
-  SmallVector<Activation> list;
+SmallVector<GateActivation> activationsOf(Node &n, ArrayRef<StringRef> defaults,
+                                          size_t directions) {
+  SmallVector<GateActivation> list;
   SmallVector<std::string> names = n.texts("activations");
   SmallVector<double> alphas = n.reals("activation_alpha"),
                       betas = n.reals("activation_beta");
@@ -99,7 +99,7 @@ SmallVector<Activation> activationsOf(Node &n, ArrayRef<StringRef> defaults,
                    "use one that ONNX names");
       return {};
     }
-    Activation f{known->name.str()};
+    GateActivation f{known->name.str()};
     // Parameters are listed for those functions only that take one.
     if (known->alpha)
       f.alpha = alpha < alphas.size() ? alphas[alpha++] : *known->alpha;
@@ -114,7 +114,7 @@ SmallVector<Activation> activationsOf(Node &n, ArrayRef<StringRef> defaults,
 // One direction
 //===----------------------------------------------------------------------===//
 
-enum class Cell { rnn, gru, lstm };
+enum class RecurrentCell { rnn, gru, lstm };
 
 /// A factor of a product: [n, k]; or bytes [k, n] with a scale and a zero
 /// point, of rank 0 or [n].
@@ -123,11 +123,11 @@ struct Weights {
 };
 
 struct Recurrence {
-  Cell cell;
+  RecurrentCell cell;
   int64_t gates;
   bool linearBeforeReset = false, coupled = false;
   double clip = 0;
-  SmallVector<Activation> functions; ///< of the direction
+  SmallVector<GateActivation> functions; ///< of the direction
   Dim steps, batch, hidden;
   bool reverse;
   // Values beside the loop; `lengths` null: all steps count.
@@ -180,9 +180,9 @@ Value activate(Node &n, const Recurrence &r, size_t function, Value x) {
 SmallVector<Value> nextState(Node &n, const Recurrence &r, Value x,
                              ArrayRef<Value> state) {
   Value h = state[0];
-  if (r.cell == Cell::rnn)
+  if (r.cell == RecurrentCell::rnn)
     return {activate(n, r, 0, n.add(x, dot(n, h, r.weights)))};
-  if (r.cell == Cell::lstm) {
+  if (r.cell == RecurrentCell::lstm) {
     Value all = n.add(x, dot(n, h, r.weights)), c = state[1];
     auto peep = [&](Value value, int64_t index, Value cell) {
       return r.peepholes
@@ -401,7 +401,7 @@ LogicalResult readTensors(Node &n, Recurrence &r, RecurrentInputs &in) {
     return state && in.batchFirst ? n.transpose(state, {1, 0, 2}) : state;
   };
   in.h = initial(5);
-  if (r.cell == Cell::lstm) {
+  if (r.cell == RecurrentCell::lstm) {
     in.c = initial(6);
     in.peepholes = inputOf(n, 7, {count, r.hidden * 3});
   }
@@ -441,7 +441,7 @@ void readDirection(Node &n, Recurrence &r, const RecurrentInputs &in,
   Dim all = r.hidden * r.gates;
   Value mine = n.sliceDim(both, 0, n.dim(0), all),
         theirs = n.sliceDim(both, 0, all, all);
-  if (r.cell == Cell::gru && r.linearBeforeReset) {
+  if (r.cell == RecurrentCell::gru && r.linearBeforeReset) {
     r.bias = n.sliceDim(theirs, 0, r.hidden * 2, r.hidden);
     Value zero = n.splatLike(0, r.bias);
     SmallVector<Value> parts{n.sliceDim(theirs, 0, n.dim(0), r.hidden * 2),
@@ -462,7 +462,7 @@ runDirection(Node &n, Recurrence &r, const RecurrentInputs &in, size_t d) {
                  : n.broadcastTo(n.scalarFor(in.x, 0), dims);
   };
   SmallVector<Value> state{begin(in.h)};
-  if (r.cell == Cell::lstm)
+  if (r.cell == RecurrentCell::lstm)
     state.push_back(begin(in.c));
   if (n.failed())
     return std::nullopt;
@@ -472,22 +472,24 @@ runDirection(Node &n, Recurrence &r, const RecurrentInputs &in, size_t d) {
 /// `quantised`: com.microsoft's operator. W and R are bytes, transposed, and
 /// the last inputs their scales and zero points, one a direction or one a
 /// column.
-template <Cell cell, bool quantised = false>
+template <RecurrentCell cell, bool quantised = false>
 LogicalResult importRecurrent(Node &n) {
   Recurrence r;
   r.cell = cell;
-  r.gates = cell == Cell::rnn ? 1 : cell == Cell::gru ? 3 : 4;
+  r.gates = cell == RecurrentCell::rnn ? 1 : cell == RecurrentCell::gru ? 3 : 4;
   RecurrentInputs in;
   in.quantised = quantised;
   if (failed(readSettings(n, r, in)))
     return failure();
   bool reverse = r.reverse;
-  SmallVector<StringRef> defaults{cell == Cell::rnn ? "Tanh" : "Sigmoid"};
-  if (cell != Cell::rnn)
+  SmallVector<StringRef> defaults{cell == RecurrentCell::rnn ? "Tanh"
+                                                             : "Sigmoid"};
+  if (cell != RecurrentCell::rnn)
     defaults.push_back("Tanh");
-  if (cell == Cell::lstm)
+  if (cell == RecurrentCell::lstm)
     defaults.push_back("Tanh");
-  SmallVector<Activation> functions = activationsOf(n, defaults, in.directions);
+  SmallVector<GateActivation> functions =
+      activationsOf(n, defaults, in.directions);
   if (failed(readTensors(n, r, in)))
     return failure();
 
@@ -506,7 +508,7 @@ LogicalResult importRecurrent(Node &n) {
       return failure();
     outputs.push_back(withDirection(results->back(), 1));
     lastH.push_back(withDirection((*results)[0], 0));
-    if (cell == Cell::lstm)
+    if (cell == RecurrentCell::lstm)
       lastC.push_back(withDirection((*results)[1], 0));
   }
   auto join = [&](ArrayRef<Value> parts, int64_t dim) {
@@ -522,18 +524,18 @@ LogicalResult importRecurrent(Node &n) {
     return failure();
   if (n.wants(1) && failed(n.out(finalH, 1)))
     return failure();
-  if (cell != Cell::lstm || !n.wants(2))
+  if (cell != RecurrentCell::lstm || !n.wants(2))
     return n.failed() ? failure() : mlir::success();
   Value finalC = join(lastC, 0);
   return n.out(in.batchFirst ? n.transpose(finalC, {1, 0, 2}) : finalC, 2);
 }
 
 constexpr OpRow rows[] = {
-    {"", "GRU", 7, 3, 6, importRecurrent<Cell::gru>},
-    {"", "LSTM", 7, 3, 8, importRecurrent<Cell::lstm>},
-    {"", "RNN", 7, 3, 6, importRecurrent<Cell::rnn>},
+    {"", "GRU", 7, 3, 6, importRecurrent<RecurrentCell::gru>},
+    {"", "LSTM", 7, 3, 8, importRecurrent<RecurrentCell::lstm>},
+    {"", "RNN", 7, 3, 6, importRecurrent<RecurrentCell::rnn>},
     {"com.microsoft", "DynamicQuantizeLSTM", 1, 3, 12,
-     importRecurrent<Cell::lstm, true>},
+     importRecurrent<RecurrentCell::lstm, true>},
 };
 
 } // namespace

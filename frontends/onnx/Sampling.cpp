@@ -90,13 +90,13 @@ Value interpolate(Node &n, const Images &images,
 // GridSample
 //===----------------------------------------------------------------------===//
 
-enum class Padding { zeros, border, reflection };
+enum class GridPadding { zeros, border, reflection };
 
 /// One spatial dim of a grid sample.
 struct GridDim {
   Dim size;
   bool corners;
-  Padding padding;
+  GridPadding padding;
 };
 
 /// Mirrored at the borders until inside.
@@ -118,10 +118,10 @@ Tap tapAt(Node &n, const GridDim &d, Value at, Value weight) {
   Value zero = n.scalarFor(at, 0),
         last = n.sizeScalar(d.size - 1, ts::elementTypeOf(at));
   Tap tap{at, weight, {}};
-  if (d.padding == Padding::zeros)
+  if (d.padding == GridPadding::zeros)
     tap.inside = n.binary<ts::AndOp>(n.compare(P::ge, at, zero),
                                      n.compare(P::le, at, last));
-  if (d.padding == Padding::reflection)
+  if (d.padding == GridPadding::reflection)
     tap.index = n.make<ts::TruncOp>(reflect(n, d, at));
   // NaN becomes 0 when it is converted.
   tap.index = clamp(n, tap.index, zero, last);
@@ -141,7 +141,7 @@ SmallVector<Tap> gridTaps(Node &n, const GridDim &d, Value x, StringRef mode) {
   if (mode == "nearest")
     x = n.make<ts::RoundEvenOp>(x);
   Type type = ts::elementTypeOf(x);
-  if (d.padding == Padding::border) {
+  if (d.padding == GridPadding::border) {
     // Between the border and the first element's middle it stays.
     Value first = n.scalarFor(x, 0), last = n.sizeScalar(d.size - 1, type);
     double reach = d.corners ? 0 : 0.5;
@@ -149,12 +149,12 @@ SmallVector<Tap> gridTaps(Node &n, const GridDim &d, Value x, StringRef mode) {
                                      n.compare(P::le, x, n.add(last, reach)));
     x = n.select(near, x, clamp(n, x, first, last));
   }
-  if (d.padding == Padding::reflection)
+  if (d.padding == GridPadding::reflection)
     x = reflect(n, d, x);
   if (mode == "nearest")
-    return {tapAt(n, d,
-                  d.padding == Padding::reflection ? n.make<ts::TruncOp>(x) : x,
-                  {})};
+    return {tapAt(
+        n, d, d.padding == GridPadding::reflection ? n.make<ts::TruncOp>(x) : x,
+        {})};
   Value whole = n.make<ts::FloorOp>(x), part = n.sub(x, whole);
   Value rest = n.sub(n.scalarFor(x, 1), part), next = n.add(whole, 1.0);
   if (mode == "linear")
@@ -202,9 +202,9 @@ LogicalResult importGridSample(Node &n) {
   SmallVector<SmallVector<Tap>> taps;
   for (int64_t i = 0; i < spatial; ++i) {
     GridDim d{dims[i + 2], n.flag("align_corners", false),
-              padding == "zeros"    ? Padding::zeros
-              : padding == "border" ? Padding::border
-                                    : Padding::reflection};
+              padding == "zeros"    ? GridPadding::zeros
+              : padding == "border" ? GridPadding::border
+                                    : GridPadding::reflection};
     // The last of a point's numbers belongs to the first spatial dim.
     Value x = n.reshape(n.sliceDim(points, 2, n.dim(spatial - 1 - i), n.dim(1)),
                         {dims[0], positions});
@@ -302,7 +302,7 @@ LogicalResult importDeformConv(Node &n) {
         n.reshape(n.add(n.reshape(whole, {n.dim(1), n.dim(taps), area}), own),
                   {all, area * taps});
     corners.push_back(
-        gridTaps(n, {x[i + 2], true, Padding::zeros}, at, "linear"));
+        gridTaps(n, {x[i + 2], true, GridPadding::zeros}, at, "linear"));
   }
   Images images =
       imagesOf(n, n[0], all, *perShift, ArrayRef<Dim>(x).drop_front(2));

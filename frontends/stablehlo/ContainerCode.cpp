@@ -25,9 +25,9 @@ struct Value {
   uint64_t ordered = 0; ///< one more than the highest use that is given a place
 };
 
-class Code {
+class IrSection {
 public:
-  explicit Code(uint64_t version) : version(version) {}
+  explicit IrSection(uint64_t version) : version(version) {}
 
   bool outermost(Cursor cursor) {
     std::optional<uint64_t> head = cursor.number();
@@ -68,7 +68,7 @@ private:
   unsigned depth = 0;
 };
 
-bool Code::op(Cursor &cursor, Scope &scope) {
+bool IrSection::op(Cursor &cursor, Scope &scope) {
   if (!cursor.number())
     return false;
   std::optional<uint8_t> mask = cursor.byte();
@@ -114,8 +114,8 @@ bool Code::op(Cursor &cursor, Scope &scope) {
 
 /// For each of some of the `count` values from `first` on: how many numbers,
 /// and whether they are pairs of a use and its place or all places.
-bool Code::orders(Cursor &cursor, Scope &scope, uint64_t first,
-                  uint64_t count) {
+bool IrSection::orders(Cursor &cursor, Scope &scope, uint64_t first,
+                       uint64_t count) {
   std::optional<uint64_t> lists = 1;
   if (count > 1)
     lists = cursor.count();
@@ -139,7 +139,7 @@ bool Code::orders(Cursor &cursor, Scope &scope, uint64_t first,
   return lists.has_value();
 }
 
-bool Code::regions(Cursor &cursor, Scope &scope) {
+bool IrSection::regions(Cursor &cursor, Scope &scope) {
   std::optional<uint64_t> head = cursor.number();
   if (!head || *head >> 1 > cursor.left() || depth == deepest)
     return false;
@@ -163,7 +163,7 @@ bool Code::regions(Cursor &cursor, Scope &scope) {
   return true;
 }
 
-bool Code::region(Cursor &cursor, Scope &scope) {
+bool IrSection::region(Cursor &cursor, Scope &scope) {
   std::optional<uint64_t> blocks = cursor.count();
   if (!blocks)
     return false;
@@ -192,13 +192,13 @@ bool Code::region(Cursor &cursor, Scope &scope) {
   return true;
 }
 
-bool Code::block(Cursor &cursor, Scope &scope) {
+bool IrSection::block(Cursor &cursor, Scope &scope) {
   std::optional<uint64_t> head = cursor.number();
   return head && (!(*head & 1) || arguments(cursor, scope)) &&
          ops(cursor, *head >> 1, scope);
 }
 
-bool Code::arguments(Cursor &cursor, Scope &scope) {
+bool IrSection::arguments(Cursor &cursor, Scope &scope) {
   std::optional<uint64_t> count = cursor.count();
   uint64_t first = scope.next;
   if (!count || *count > scope.values.size() - first)
@@ -219,7 +219,7 @@ bool Code::arguments(Cursor &cursor, Scope &scope) {
 } // namespace
 
 bool checkHloCode(Cursor cursor, uint64_t version) {
-  return Code(version).outermost(cursor);
+  return IrSection(version).outermost(cursor);
 }
 
 } // namespace knapper

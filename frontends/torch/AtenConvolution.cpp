@@ -256,15 +256,15 @@ LogicalResult importConvolutionBackward(AtenNode &n) {
 //===----------------------------------------------------------------------===//
 
 /// x with a batch dim, and the windows that give as many results as torch says.
-struct Pooling {
+struct PoolWindow {
   Value x;
   Windows w;
   SmallVector<Dim> out; ///< with the batch dim
 };
 
-std::optional<Pooling> readPooling(AtenNode &n, Value x, size_t spatial,
-                                   ArrayRef<Dim> claimed) {
-  Pooling p;
+std::optional<PoolWindow> readPooling(AtenNode &n, Value x, size_t spatial,
+                                      ArrayRef<Dim> claimed) {
+  PoolWindow p;
   if (!x)
     return std::nullopt;
   p.x = x;
@@ -299,7 +299,7 @@ std::optional<Pooling> readPooling(AtenNode &n, Value x, size_t spatial,
 }
 
 template <int spatial> LogicalResult importMaxPool(AtenNode &n) {
-  std::optional<Pooling> p =
+  std::optional<PoolWindow> p =
       readPooling(n, n.tensor("self"), spatial, n.dims());
   if (!p)
     return failure();
@@ -315,8 +315,8 @@ template <int spatial> LogicalResult importMaxPool(AtenNode &n) {
 
 /// How many elements each window of an average divides by, for windows that
 /// are cut by what lies behind the declared padding; null for one number.
-Value divisors(AtenNode &n, const Pooling &p, size_t spatial, bool countPadding,
-               Type element, double &number) {
+Value divisors(AtenNode &n, const PoolWindow &p, size_t spatial,
+               bool countPadding, Type element, double &number) {
   number = 1;
   for (int64_t size : p.w.window)
     number *= static_cast<double>(size);
@@ -355,7 +355,7 @@ Value divisors(AtenNode &n, const Pooling &p, size_t spatial, bool countPadding,
 
 template <int spatial> LogicalResult importAveragePool(AtenNode &n) {
   Value x = n.operand("self", n.wide());
-  std::optional<Pooling> p = readPooling(n, x, spatial, n.dims());
+  std::optional<PoolWindow> p = readPooling(n, x, spatial, n.dims());
   if (!p)
     return failure();
   double number = 1;
@@ -375,7 +375,7 @@ template <int spatial> LogicalResult importAveragePoolBackward(AtenNode &n) {
   Value g = n.operand("grad_output", type), x = n.operand("self", type);
   if (!g || !x)
     return failure();
-  std::optional<Pooling> p = readPooling(n, x, spatial, ts::dimsOf(g));
+  std::optional<PoolWindow> p = readPooling(n, x, spatial, ts::dimsOf(g));
   if (!p)
     return failure();
   double number = 1;

@@ -44,6 +44,12 @@ Expected<OwningOpRef<ModuleOp>> importTorch(MLIRContext &context,
   std::string_view description = bytes.substr(0, end);
   size_t begin = std::min((end / 64 + 1) * 64, bytes.size());
   StringRef data(bytes.data() + begin, bytes.size() - begin);
+  if (!StringRef(description.data(), description.size())
+           .ltrim()
+           .starts_with("{"))
+    return userError("is no graph of PyTorch: it begins with no JSON object",
+                     path.empty() ? "the model" : path,
+                     "give what knapper.torch writes");
   if (nestsTooDeeply(description))
     return damaged("it is nested too deeply");
   llvm::Expected<llvm::json::Value> parsed =

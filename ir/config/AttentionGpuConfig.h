@@ -23,16 +23,16 @@ constexpr AttentionAlgorithm largest(AttentionAlgorithm) {
 }
 
 /// What a row of the result is that sees no key.
-enum class EmptyRow : int64_t {
+enum class EmptyRowValue : int64_t {
   zero = 0,
   nan = 1,
   mean = 2, ///< of all values
 };
-constexpr EmptyRow largest(EmptyRow) { return EmptyRow::mean; }
+constexpr EmptyRowValue largest(EmptyRowValue) { return EmptyRowValue::mean; }
 
 struct AttentionGpuConfig {
   AttentionAlgorithm algorithm = AttentionAlgorithm::simt;
-  EmptyRow emptyRow = EmptyRow::zero;
+  EmptyRowValue emptyRow = EmptyRowValue::zero;
   int64_t tileM = 0; ///< query rows of a CTA
   int64_t tileN = 0; ///< keys of a step
   /// Elements of a head, padded to 64, 128, 192 or 256; simt: result columns of a CTA.
@@ -70,7 +70,7 @@ struct AttentionGpuConfig {
   static void fields(Config &c, Visit &&visit) {
     constexpr int64_t none = 0;
     visit("algorithm", c.algorithm, AttentionAlgorithm::simt, true);
-    visit("empty_row", c.emptyRow, EmptyRow::zero, true);
+    visit("empty_row", c.emptyRow, EmptyRowValue::zero, true);
     visit("tile_m", c.tileM, none, true);
     visit("tile_n", c.tileN, none, true);
     visit("head_dim", c.headDim, none, true);

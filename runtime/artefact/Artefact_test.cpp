@@ -419,6 +419,22 @@ TEST(Artefact, CallsThatExplodeAreRefused) {
   EXPECT_THAT(loadError(a.bytes()), HasSubstr("too many instructions"));
 }
 
+TEST(Artefact, WhatACalledRegionUsesIsAliveAtEachCall) {
+  TestArtefact a;
+  uint32_t four = a.constant(4);
+  uint32_t x = a.input("x", DType::f32, {});
+  uint32_t y = a.output("y", DType::f32, {});
+  uint32_t t = a.temp(four, 0, 2);
+  uint32_t main = a.region(), called = a.region();
+  a.call(main, called);       // 0
+  a.copy(called, x, t, four); // 1
+  a.copy(called, t, y, four); // 2
+  EXPECT_EQ(loadError(a.bytes()), "no error");
+  a.call(main, called); // 3
+  EXPECT_THAT(loadError(a.bytes()),
+              HasSubstr("is used by instruction 3 but alive from 0 to 2"));
+}
+
 TEST(Artefact, LoadsWithoutTouchingWeights) {
   std::string path = ::testing::TempDir() + "/large.knap";
   {

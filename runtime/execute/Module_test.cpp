@@ -221,6 +221,8 @@ TEST(Module, RefusesWrongInputsBeforeAKernelRuns) {
               HasSubstr("size 'cols' is 0, it must be at least 1"));
   EXPECT_THAT(attempt({0, 5000}, KNAPPER_F32, 400),
               HasSubstr("size 'cols' is 5000, it may be at most 4096"));
+  EXPECT_THAT(attempt({0, 4097}, KNAPPER_F32, 400),
+              HasSubstr("size 'cols' is 4097, it may be at most 4096"));
   EXPECT_THAT(attempt({100, 1}, KNAPPER_F32, 400),
               HasSubstr("node: too many rows"));
   EXPECT_THAT(errorOf(m->run({}, {}, result)),

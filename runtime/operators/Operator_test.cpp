@@ -201,6 +201,38 @@ TEST(TextOperators, LookAtWhatTheyAreCalledWith) {
         << name;
 }
 
+TEST(TextOperators, NumbersAreReadWholeAndInTheirRange) {
+  auto errorOf = [](std::string text, knapper_dtype dtype) {
+    std::vector<int64_t> one{1};
+    knapper_string word = {text.data(), text.size()};
+    uint64_t number = 0;
+    knapper_tensor in = shaped(one, KNAPPER_STRING), out = shaped(one, dtype);
+    in.data = &word;
+    in.bytes = sizeof word;
+    out.data = &number;
+    out.bytes = dtype == KNAPPER_F32 ? 4 : 8;
+    Status s = findOperator("knapper", "StringParse")
+                   ->compute(node(), {&in, 1}, {&out, 1}, {});
+    return s ? std::string() : s.error().what;
+  };
+  for (auto [text, dtype] : {std::pair("18446744073709551615", KNAPPER_U64),
+                             {" 7\n", KNAPPER_U64},
+                             {"-9223372036854775808", KNAPPER_I64},
+                             {"1e999", KNAPPER_F32},
+                             {"-nan", KNAPPER_F64}})
+    EXPECT_EQ(errorOf(text, dtype), "") << text;
+  for (auto [text, dtype] : {std::pair("-1", KNAPPER_U64),
+                             {" -1", KNAPPER_U64},
+                             {"18446744073709551616", KNAPPER_U64},
+                             {"9223372036854775808", KNAPPER_I64},
+                             {"7 8", KNAPPER_I64},
+                             {"1.5", KNAPPER_I64},
+                             {"", KNAPPER_F32},
+                             {"1,5", KNAPPER_F64}})
+    EXPECT_THAT(errorOf(text, dtype), HasSubstr("is no number of this type"))
+        << text;
+}
+
 TEST(TextOperators, TheShapeOfAConstantIsFilled) {
   auto errorOf = [](std::vector<OperatorAttribute> attributes) {
     OperatorNode n{

@@ -68,6 +68,11 @@ public:
     std::vector<TargetDesc> targets;
     for (const std::string &isa : isas) {
       ASSIGN_OR_RETURN(TargetDesc target, cpuTarget(isa));
+      if (llvm::any_of(targets, [&](const TargetDesc &other) {
+            return other.isa == isa;
+          }))
+        return userError("'" + isa + "' is given twice", "option isa",
+                         "name each instruction set once");
       if (target.tileProducts)
         target.floatParts = request.floatParts;
       targets.push_back(std::move(target));

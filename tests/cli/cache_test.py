@@ -40,6 +40,14 @@ def test_what_matters_and_what_does_not(tool, model, tmp_path):
     np.testing.assert_allclose(np.load("y.npy"), 4)
 
 
+def test_a_model_that_one_front_end_read_is_none_of_another(tool, model):
+    assert not from_cache(tool, model)
+    assert from_cache(tool, model, "--model-format", "onnx")
+    for other, said in [("stablehlo", "is no StableHLO program"), ("torch", "is no graph of PyTorch"), ("mlir", "unexpected character")]:
+        printed = tool("compile", model, "--model-format", other, code=1)
+        assert said in printed and "internal error" not in printed
+
+
 def test_external_data_is_part_of_the_key(tool, tmp_path):
     path = affine(tmp_path / "m.onnx")
     loaded = onnx.load(path)

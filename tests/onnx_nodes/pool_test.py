@@ -38,18 +38,19 @@ def windows(size, i, kernel_shape, strides=None, dilations=None, pads=None, ceil
     ]
 
 
-@pytest.mark.parametrize("op", ["AveragePool", "MaxPool"])
+@pytest.mark.parametrize("op", ["AveragePool", "LpPool", "MaxPool"])
 @pytest.mark.parametrize("name", CASES)
 def test_far_out_of_the_image(op, name):
     shape, attributes = CASES[name]
     x = np.random.default_rng(5).standard_normal(shape).astype(np.float32)
-    want = x.astype("f8")
+    want = x.astype("f8") ** (2 if op == "LpPool" else 1)
     for i in range(len(shape) - 2):
         dim = i + 2
-        one = np.add if op == "AveragePool" else np.maximum
+        one = np.maximum if op == "MaxPool" else np.add
         places = windows(shape[dim], i, **attributes)
         rows = [one.reduce(want.take(p, dim), dim) / (len(p) if op == "AveragePool" else 1) for p in places]
         want = np.stack(rows, dim)
+    want = np.sqrt(want) if op == "LpPool" else want
     made = model([node(op, ["x"], ["y"], **attributes)], {"x": (TensorProto.FLOAT, list(shape))}, ["y"], {}, 19)
     np.testing.assert_allclose(np.asarray(knapper.compile(made)(x)["y"]), want, rtol=2e-6, atol=1e-6)
 

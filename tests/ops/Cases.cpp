@@ -117,6 +117,17 @@ struct Generator {
     if (kind == "wide") // any exponent
       return std::ldexp(uniform(-1, 1),
                         integer(std::ilogb(least) / 2, std::ilogb(most) / 2));
+    if (kind == "midway") {
+      // Between neighbours of bf16, f16 or f32, or just beside that.
+      constexpr int64_t bits[] = {7, 10, 23};
+      int64_t kept = bits[random() % std::size(bits)];
+      double step = std::ldexp(1, -kept);
+      double middle = 1 + step * (integer(0, (int64_t(1) << kept) - 1) + 0.5);
+      double beside =
+          integer(-1, 1) * std::ldexp(1, dtype == DType::f64 ? -40 : -23);
+      return std::ldexp(middle + beside, integer(-6, 6)) *
+             (random() % 2 ? 1 : -1);
+    }
     if (kind == "special") {
       const double values[] = {std::nan(""), INFINITY, -INFINITY, 0.0,    -0.0,
                                least,        -least,   most,      -most,  1,

@@ -32,6 +32,7 @@ class In:
     bytes       any byte, for storage types
     normal      around 0, up to a few units     positive   0.1 to 4      unit     inside (-1, 1)
     wide        any finite number               ties       few distinct  bool
+    midway      between two neighbours of a narrower type, or just beside
     special     NaN, infinities, zeros of both signs, denormals, extremes, mixed with others
     index D     -D to D - 1, for a size D       index0 D   0 to D - 1
     """

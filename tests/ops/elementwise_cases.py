@@ -164,6 +164,11 @@ for source in NUMBERS + ["i1"]:
             case(f"convert {source} {target}", [In("x", s, "special" if source in FLOATS else "wide")],
                  f"%r = ts.convert %x : {s} to {t}", t, PLANE[:5])
 
+for source, narrower in [("f64", ["f32", "f16", "bf16"]), ("f32", ["f16", "bf16"])]:
+    for target in narrower:
+        s, t = T(source, "a", "b"), T(target, "a", "b")
+        case(f"convert.midway {source} {target}", [In("x", s, "midway")], f"%r = ts.convert %x : {s} to {t}", t, PLANE[:5])
+
 for storage in STORAGE:
     for other in NUMBERS + ["i1"] + STORAGE:
         s, t = T(storage, "a", "b"), T(other, "a", "b")

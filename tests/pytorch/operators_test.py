@@ -83,6 +83,11 @@ def test_the_parts_of_a_number(dtype):
     check(lambda x: (torch.frexp(x), torch.nextafter(x, -x), torch.nextafter(x, x * 0 + 2)), x, rtol=0, atol=0)
 
 
+def test_the_parts_of_a_denormal_number():
+    x = torch.tensor([5e-324, -5e-324, 1.5e-310, 2.2250738585072014e-308, -2.225073858507201e-308], dtype=torch.float64)
+    check(lambda x: (torch.frexp(x), torch.nextafter(x, -x)), x, rtol=0, atol=0)
+
+
 def test_divisors():
     x, y = torch.randint(-40, 40, (50,)), torch.randint(-40, 40, (50,))
     check(lambda x, y: (torch.gcd(x, y), torch.lcm(x, y)), x, y)
@@ -186,6 +191,8 @@ def test_orders():
     x[1, 3] = float("nan")
     check(lambda x: (torch.mode(x, 1), torch.mode(x.nan_to_num(), 0), torch.nanmedian(x, 1)[0], torch.nanmedian(x)), x)
     check(lambda x: torch.mode(x), torch.randint(0, 3, (4, 7)))
+    distinct = torch.randperm(24).float().reshape(4, 6)  # of an even number the lower one
+    check(lambda x: (torch.median(x, 1), torch.median(x, 0), torch.median(x), torch.kthvalue(x, 2, 1)), distinct)
 
 
 def test_running_sums_of_exponentials_lose_nothing():
@@ -234,6 +241,12 @@ def test_results_as_large_as_the_data_says():
     with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
         check(function, x, x > 0)
         check(lambda x: torch.masked_select(x, x > 0) * 2, x.float())
+
+
+@pytest.mark.parametrize("size", [1, 3, 4, 9])
+def test_positions_of_a_given_number(size):
+    x = torch.tensor([[0, 3, 3, 0], [1, 0, 0, 3]])
+    check(lambda x: torch.nonzero_static(x, size=size, fill_value=-7), x)
 
 
 def test_gradients_of_distances_and_pools():

@@ -90,6 +90,7 @@ OPS = {
     "nearly the first": (lambda x: (lax.approx_max_k(x, 2), lax.approx_min_k(x, 3, reduction_dimension=0), lax.approx_max_k(x, 2, aggregate_to_topk=False)), X),
     "pool": (lambda x: (max_pool(x), lax.reduce_window(x, 0.0, lax.add, (1, 3, 3, 1), (1, 1, 1, 1), "VALID")), normal(2, 7, 7, 3)),
     "smallest of windows": (lambda x: lax.reduce_window(x, jnp.inf, lax.min, (1, 2), (1, 2), "SAME"), X),
+    "windows of one in steps": (lambda x: lax.reduce_window(x, 0.0, lax.add, (1, 2), (2, 1), "VALID"), X),
     "windows from a number": (lambda x: lax.reduce_window(x, 2.0, lax.mul, (2, 2), (1, 1), "SAME"), X),
     "gradient of a pool": (lambda x: jax.grad(lambda x: (max_pool(x) ** 2).sum())(x), normal(2, 7, 7, 3)),
     "ties of a pool": (lambda x: jax.grad(lambda x: max_pool(x).sum())(x), np.zeros((1, 6, 6, 2), np.float32)),

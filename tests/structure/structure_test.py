@@ -56,7 +56,7 @@ def test_a_class_name_stands_once():
     places = collections.defaultdict(set)
     for file in sources(".cpp", ".h"):
         if not is_test(file) and "/testing/" not in file:
-            for name in re.findall(r"^(?:class|struct) ([A-Z]\w+)(?: final)? ?(?:\{|:[^:])", text(file), re.M):
+            for name in re.findall(r"^(?:class|struct|enum class|enum|union) ([A-Z]\w+)(?: final)? ?(?:\{|:[^:])", text(file), re.M):
                 places[name].add(file)
     assert not {name: sorted(files) for name, files in places.items() if len(files) > 1}
 

@@ -134,16 +134,16 @@ bool changesScores(ts::AttentionOp op) {
          op.getSoftcap().convertToDouble() > 0;
 }
 
-config::EmptyRow emptyRowConfig(ts::AttentionOp op) {
+config::EmptyRowValue emptyRowConfig(ts::AttentionOp op) {
   switch (ts::emptyRowOf(op)) {
   case ts::EmptyRow::zero:
     break;
   case ts::EmptyRow::nan:
-    return config::EmptyRow::nan;
+    return config::EmptyRowValue::nan;
   case ts::EmptyRow::mean:
-    return config::EmptyRow::mean;
+    return config::EmptyRowValue::mean;
   }
-  return config::EmptyRow::zero;
+  return config::EmptyRowValue::zero;
 }
 
 /// Completes the configuration by what the op says.

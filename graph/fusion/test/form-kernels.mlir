@@ -118,6 +118,21 @@ func.func @views(%x: tensor<4x128xf32>) -> tensor<64xf32> {
   return %s : tensor<64xf32>
 }
 
+// Kernels take their operands to begin at 16 bytes: the slice from the fourth
+// number on is a view, the one from the second on is read by the kernel.
+// CHECK-LABEL: func.func @aligned_views
+// CHECK: %[[V:.*]] = ts.slice %{{.*}} [#ts.dim<4>] [1]
+// CHECK-NOT: ts.slice
+// CHECK: ts.kernel pointwise
+// CHECK: ts.slice %{{.*}} [#ts.dim<1>] [1]
+// CHECK: ts.yield
+func.func @aligned_views(%x: tensor<128xf32>, %y: tensor<128xf32>) -> tensor<64xf32> {
+  %v = ts.slice %x [#ts.dim<4>] [1] : tensor<128xf32> to tensor<64xf32>
+  %w = ts.slice %y [#ts.dim<1>] [1] : tensor<128xf32> to tensor<64xf32>
+  %0 = ts.mul %v, %w : tensor<64xf32>
+  return %0 : tensor<64xf32>
+}
+
 // A product takes transposed operands, conversions, and everything of its shape behind it; what it computes on the
 // way can be a result too.
 // CHECK-LABEL: func.func @matmul

@@ -116,3 +116,21 @@ func.func @scatter_from_below_zero(%x: tensor<7x2xf32>, %u: tensor<9x2xf32>) -> 
   %0 = ts.scatter_nd %x, %grid, %u : tensor<7x2xf32>, tensor<9x2x2xi64>, tensor<9x2xf32>
   return %0 : tensor<7x2xf32>
 }
+
+// Positions 4 * i + j from the second row on.
+// CHECK-LABEL: @gather_by_a_slice_of_a_grid
+// CHECK: %[[X:.*]] = ts.slice %{{.*}} [#ts.dim<4>] [1] : tensor<16xf32> to tensor<12xf32>
+// CHECK: ts.reshape %[[X]] : tensor<12xf32> to tensor<3x4xf32>
+// CHECK-NOT: ts.gather
+func.func @gather_by_a_slice_of_a_grid(%x: tensor<16xf32>) -> tensor<3x4xf32> {
+  %n = ts.iota 0 : tensor<4xi64>
+  %c = ts.constant dense<4> : tensor<i64>
+  %four = ts.broadcast %c [] : tensor<i64> to tensor<4xi64>
+  %row = ts.mul %n, %four : tensor<4xi64>
+  %i = ts.broadcast %row [0] : tensor<4xi64> to tensor<4x4xi64>
+  %j = ts.broadcast %n [1] : tensor<4xi64> to tensor<4x4xi64>
+  %grid = ts.add %i, %j : tensor<4x4xi64>
+  %rows = ts.slice %grid [#ts.dim<1>, #ts.dim<0>] [1, 1] : tensor<4x4xi64> to tensor<3x4xi64>
+  %0 = ts.gather %x, %rows dim 0 : tensor<16xf32>, tensor<3x4xi64>
+  return %0 : tensor<3x4xf32>
+}

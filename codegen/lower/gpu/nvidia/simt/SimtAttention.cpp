@@ -12,7 +12,7 @@
 #include "codegen/lower/gpu/nvidia/simt/SimtAttention.h"
 
 using namespace mlir;
-using knapper::config::EmptyRow;
+using knapper::config::EmptyRowValue;
 
 namespace knapper::lower {
 
@@ -135,7 +135,7 @@ LogicalResult SimtAttentionRecipe::emit() {
                        return walk(key, before);
                      });
   llvm::Value *none = number(0);
-  if (config.emptyRow == EmptyRow::nan)
+  if (config.emptyRow == EmptyRowValue::nan)
     none = b.CreateSelect(b.CreateICmpSGT(keys, n64(0)),
                           llvm::ConstantFP::getNaN(b.getFloatTy()), none);
   for (unsigned r = 0; r < kOwnRows; ++r) {

@@ -40,7 +40,7 @@ public:
       : KernelRecipe(lowering), op(op),
         config(config::AttentionGpuConfig::of(op.getShape())),
         width(config.headDim), ownColumns(width / 16),
-        mean(config.emptyRow == config::EmptyRow::mean), fast(b) {}
+        mean(config.emptyRow == config::EmptyRowValue::mean), fast(b) {}
 
   mlir::LogicalResult emit();
 

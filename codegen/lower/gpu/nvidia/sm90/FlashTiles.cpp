@@ -68,7 +68,7 @@ FlashRecipe::State FlashRecipe::stateOf(const Carried &all) const {
 void FlashRecipe::inverses(const OnlineSoftmax &soft, llvm::Value *inverse[2]) {
   for (unsigned r = 0; r < 2; ++r) {
     llvm::Value *sum = g.quad(llvm::Intrinsic::not_intrinsic, soft.sum[r]);
-    llvm::Value *none = config.emptyRow == config::EmptyRow::nan
+    llvm::Value *none = config.emptyRow == config::EmptyRowValue::nan
                             ? llvm::ConstantFP::getNaN(b.getFloatTy())
                             : static_cast<llvm::Constant *>(
                                   llvm::ConstantFP::get(b.getFloatTy(), 0));

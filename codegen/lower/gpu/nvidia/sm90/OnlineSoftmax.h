@@ -64,7 +64,7 @@ public:
   FlashKernel(llvm::IRBuilder<> &b, const FlashSizes &s, tile::AttentionOp op)
       : Pipeline(b, s.stages), s(s), scale(op.getScale().convertToDouble()),
         mean(config::AttentionGpuConfig::of(op.getShape()).emptyRow ==
-             config::EmptyRow::mean) {
+             config::EmptyRowValue::mean) {
     region = !op.keepsScores();
     general = region || !(scale > 0);
   }
