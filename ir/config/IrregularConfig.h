@@ -88,6 +88,28 @@ struct TopKCpuConfig {
   }
 };
 
+/// CpuTruePlaces.cpp.
+struct TruePlacesCpuConfig {
+  int64_t lanes = 0; ///< of the mask that are looked at at once
+
+  template <class Config, class Visit>
+  static void fields(Config &c, Visit &&visit) {
+    constexpr int64_t none = 0;
+    visit("lanes", c.lanes, none, true);
+  }
+};
+
+/// CpuSuppression.cpp.
+struct SuppressionCpuConfig {
+  int64_t lanes = 0; ///< scores of a group, and taken boxes compared at once
+
+  template <class Config, class Visit>
+  static void fields(Config &c, Visit &&visit) {
+    constexpr int64_t none = 0;
+    visit("lanes", c.lanes, none, true);
+  }
+};
+
 /// What the sorts of GPUs share.
 struct SortTileGpuConfig {
   int64_t lanes = 0;   ///< elements of a tile
