@@ -295,6 +295,15 @@ for size in [64, 300, 20000]:
          f"%e = ts.mul %x, %y : {t}\n%s = ts.scan add %e dim 1 : {t}\n%r = ts.add %s, %y : {t}", t, tolerance="relative 4e-6")
 
 
+# So many columns that tiles are wider, which a symbolic number decides in a run; tiles that are cut.
+for kind, values in [("add", "normal"), ("max", "special"), ("min", "ties"), ("mul", "unit")]:
+    for dtype in ["f32", "bf16", "i32"]:
+        t = T(dtype, "a", "b", "c")
+        case(f"reduce many columns {kind} {dtype}", [In("x", t, values if dtype in FLOATS else "normal")], f"%r = ts.reduce {kind} %x [1] : {t}",
+             T(dtype, "a", "c"), [dict(a=1, b=9, c=2048), dict(a=2, b=5, c=1500), dict(a=7, b=3, c=513), dict(a=1, b=0, c=4000), dict(a=9, b=2, c=511)],
+             None, "exact" if kind in ("max", "min") else ROUNDING.get(dtype, "exact"))
+
+
 def np_topk(largest):
     def apply(x, k):
         np = np_()
