@@ -359,7 +359,6 @@ FailureOr<Value> LoopBuilder::conv(const Coord &at) {
 FailureOr<Value> LoopBuilder::pool(const Coord &at) {
   auto op = cast<ts::PoolOp>(hero);
   bool isMax = op.getKind() == ts::PoolKind::max;
-  bool isFloat = isa<FloatType>(accumulator);
   unsigned spatial = op.getWindow().size(),
            first = op.getChannelsLast() ? 1 : 2;
   SmallVector<Dim> input = ts::dimsOf(op.getInput()),
@@ -468,7 +467,7 @@ FailureOr<Value> LoopBuilder::pool(const Coord &at) {
   FailureOr<Value> total = visit(false, init);
   if (failed(total) || op.getKind() != ts::PoolKind::average)
     return total;
-  if (!isFloat) {
+  if (!isa<FloatType>(accumulator)) {
     op.emitOpError("averages integers, which no kernel does");
     return failure();
   }
