@@ -24,12 +24,39 @@ int64_t divisorOf(int64_t length) {
 constexpr int64_t largestRealMatrix = 128, largestSingleMatrix = 96;
 
 /// The divisor of `length` that is nearest to its root and leaves matrices of
-/// at most `largestRealMatrix` rows, or 1.
-int64_t middleDivisor(int64_t length) {
+/// at most `largest` rows, or 1.
+int64_t middleDivisor(int64_t length, int64_t largest) {
   for (auto d = static_cast<int64_t>(std::sqrt(length)); d > 1; --d)
     if (length % d == 0)
-      return length / d <= largestRealMatrix ? d : 1;
+      return length / d <= largest ? d : 1;
   return 1;
+}
+
+/// Multiply-adds an element of a complex transform (`fourierTransform`), and of
+/// a real one whose first matrix has `d` rows.
+int64_t complexCost(int64_t length) {
+  int64_t d = length > largestMatrix ? divisorOf(length) : 1;
+  return d == 1 ? 4 * length : 4 * d + complexCost(length / d);
+}
+int64_t realCost(int64_t length, int64_t d) {
+  return 2 * (d > 1 ? d + length / d : length / 2);
+}
+
+/// Into how many rows a real transform's first matrix parts `length`; 1: one
+/// matrix; 0: the half of a complex transform takes fewer steps.
+int64_t firstOfReal(int64_t length) {
+  if (length <= largestSingleMatrix)
+    return 1;
+  if (int64_t d = middleDivisor(length, largestRealMatrix); d > 1)
+    return d;
+  // One product is done in less time than several of as many steps.
+  constexpr int64_t mostRows = 1024;
+  int64_t whole = length <= mostRows ? realCost(length, 1) : length * 4;
+  int64_t d = middleDivisor(length, mostRows);
+  int64_t parted = d > 1 ? realCost(length, d) : length * 4;
+  if (complexCost(length) * 3 < std::min(whole, parted) * 2)
+    return 0;
+  return whole <= parted ? 1 : d;
 }
 
 /// Tables of cos and sin of 2 pi row * column / length; a negative `sign`
@@ -116,13 +143,13 @@ Value realTransform(NodeBuilder &n, Value x, double sign) {
   Dim rows = ts::dimOf(x, 0), length = ts::dimOf(x, 1);
   Dim half = length.floorDiv(n.dim(2)) + 1;
   std::optional<int64_t> known = length.asConstant();
-  if (!known || *known <= largestSingleMatrix) {
+  int64_t d = known ? firstOfReal(*known) : 1;
+  if (d == 1) {
     FourierPlanes w = roots(n, length, half, length, sign, element);
     return n.reshape(times(n, x, inTurn(n, w.re, w.im)),
                      {rows, half, n.dim(2)});
   }
-  int64_t d = middleDivisor(*known);
-  if (d == 1)
+  if (d == 0)
     return halfOfTransform(n, x, sign);
   Dim first = n.dim(d), second = n.dim(*known / d);
   FourierPlanes y = matrixTransform(

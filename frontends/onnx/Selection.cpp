@@ -1,6 +1,7 @@
 // Results whose size the data decides. A kernel counts, the count becomes a
 // symbol (`Node::bindSize`), and what follows is as large as that.
 #include "frontends/onnx/Selection.h"
+#include "frontends/common/TruePlaces.h"
 
 using namespace mlir;
 
@@ -13,22 +14,14 @@ static Value iota(Node &n, Dim count) {
   return n.makeAs<ts::IotaOp>(n.type({count}, n.b.getI64Type()), uint64_t(0));
 }
 
+Value truePlaces(Node &n, Value mask, StringRef name) {
+  return truePlaces(n, mask,
+                    [&](Value count) { return n.bindSize(count, name); });
+}
+
 Value whereTrue(Node &n, Value mask, StringRef name) {
-  if (!mask)
-    return {};
-  Type i64 = n.b.getI64Type();
-  Dim count = ts::dimOf(mask, 0);
-  Value ones = n.convert(mask, i64);
-  Value place = n.make<ts::ScanOp>(ts::ReduceKind::add, ones, uint64_t(0),
-                                   bool(true), bool(false));
-  Dim selected =
-      n.bindSize(n.reduce(ts::ReduceKind::add, ones, {0}, false), name);
-  // What is not selected goes into one more place behind all others.
-  Value target = n.select(mask, place, n.sizeScalar(count, i64));
-  Value room = n.broadcastTo(n.integerScalar(0, i64), {count + 1});
-  Value found = n.make<ts::ScatterElementsOp>(
-      room, target, iota(n, count), uint64_t(0), ts::ReduceKindAttr());
-  return n.sliceDim(found, 0, n.dim(0), selected);
+  Value places = truePlaces(n, mask, name);
+  return places ? n.reshape(places, {ts::dimOf(places, 1)}) : places;
 }
 
 namespace {
@@ -41,27 +34,15 @@ Value flattened(Node &n, Value x) {
 LogicalResult importNonZero(Node &n) {
   Type i64 = n.b.getI64Type();
   SmallVector<Dim> dims = ts::dimsOf(n[0]);
-  Value x = flattened(n, n[0]);
+  Value x = dims.empty() ? flattened(n, n[0]) : n[0];
   Value mask = ts::elementTypeOf(x).isInteger(1)
                    ? x
                    : n.compare(P::ne, x, n.scalarFor(x, 0));
-  Value found = whereTrue(n, mask, "nonzero");
-  if (!found)
-    return failure();
-  Dim count = ts::dimOf(found, 0);
-  if (dims.empty())
-    return n.out(n.broadcastTo(n.integerScalar(0, i64), {n.dim(0), count}));
-  // A row of indices a dim, from the last one on.
-  SmallVector<Value> rows(dims.size());
-  for (size_t i = dims.size(); i-- > 0;) {
-    Value size = n.sizeScalar(dims[i], i64);
-    Value row = i ? n.binary<ts::ModOp>(found, size) : found;
-    rows[i] = n.reshape(row, {n.dim(1), count});
-    found = n.div(found, size);
-  }
-  return n.out(rows.size() == 1
-                   ? rows[0]
-                   : n.make<ts::ConcatOp>(ValueRange(rows), int64_t(0)));
+  Value places = truePlaces(n, mask, "nonzero");
+  if (!places || !dims.empty())
+    return n.out(places);
+  return n.out(
+      n.broadcastTo(n.integerScalar(0, i64), {n.dim(0), ts::dimOf(places, 1)}));
 }
 
 LogicalResult importCompress(Node &n) {

@@ -1,5 +1,6 @@
 // Results whose size the data decides. A kernel counts, torch's symbol gets the
 // count, and what follows is as large as that.
+#include "frontends/common/TruePlaces.h"
 #include "frontends/torch/AtenImporter.h"
 #include "frontends/torch/AtenNode.h"
 
@@ -26,21 +27,16 @@ Value put(AtenNode &n, Value into, Value at, Value what) {
                                        ts::ReduceKindAttr());
 }
 
-/// Positions of true in a 1-d mask, rising. How many is the size that torch
-/// claims for dim `dim` of result `index`.
+/// [rank, count] of the true elements of a mask. How many is the size that
+/// torch claims for dim `dim` of result `index`.
+Value truePlaces(AtenNode &n, Value mask, size_t index, size_t dim) {
+  return truePlaces(
+      n, mask, [&](Value count) { return n.bindClaimed(count, index, dim); });
+}
+/// Of a 1-d mask, as one dim.
 Value whereTrue(AtenNode &n, Value mask, size_t index, size_t dim) {
-  if (!mask)
-    return {};
-  Type i64 = n.b.getI64Type();
-  Dim count = ts::dimOf(mask, 0);
-  Value ones = n.convert(mask, i64);
-  Value place = scan(n, K::add, ones, true);
-  Dim selected = n.bindClaimed(n.reduce(K::add, ones, {0}, false), index, dim);
-  // What is not selected goes into one more place behind all others.
-  Value target = n.select(mask, place, n.sizeScalar(count, i64));
-  Value room = n.broadcastTo(n.integerScalar(0, i64), {count + 1});
-  Value found = put(n, room, target, iota(n, count));
-  return n.sliceDim(found, 0, n.dim(0), selected);
+  Value places = truePlaces(n, mask, index, dim);
+  return places ? n.reshape(places, {ts::dimOf(places, 1)}) : places;
 }
 
 Value isTrue(AtenNode &n, Value x) {
@@ -72,8 +68,11 @@ LogicalResult importNonZero(AtenNode &n) {
   Value x = n.tensor("self");
   if (!x)
     return failure();
-  Value found = whereTrue(n, isTrue(n, flattened(n, x)), 0, 0);
-  return n.out(unravelled(n, found, ts::dimsOf(x)));
+  if (ts::rankOf(x) == 0)
+    return n.out(
+        unravelled(n, whereTrue(n, isTrue(n, flattened(n, x)), 0, 0), {}));
+  Value places = truePlaces(n, isTrue(n, x), 0, 0);
+  return n.out(places ? n.transpose(places, {1, 0}) : places);
 }
 
 /// As many rows as `size` says, the last ones `fill_value`.

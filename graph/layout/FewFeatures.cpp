@@ -63,9 +63,12 @@ bool knapper::prefersPlanes(PoolOp op) {
   if (op.getChannelsLast())
     return false;
   SmallVector<Dim> out = dimsOf(op.getResult());
-  constexpr int64_t mostChannels = 8, leastWidth = 16;
-  return out[1].asConstant().value_or(mostChannels + 1) <= mostChannels &&
-         out.back().asConstant().value_or(0) >= leastWidth;
+  constexpr int64_t mostChannels = 8, leastWidth = 16, wide = 128;
+  // An input lies in planes anyway: what is moved is the smaller result.
+  bool isFew = out[1].asConstant().value_or(mostChannels + 1) <= mostChannels;
+  int64_t width = out.back().asConstant().value_or(0);
+  return isFew ? width >= leastWidth
+               : width >= wide && isa<BlockArgument>(op.getInput());
 }
 
 bool knapper::phasesPreferPlanes(ConvOp op) {

@@ -1,6 +1,7 @@
 #include "graph/layout/Recurrences.h"
 
 #include "graph/layout/Gates.h"
+#include "graph/layout/Symbols.h"
 #include "graph/simplify/Match.h"
 #include "ir/tensor/BranchesAndLoops.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -208,31 +209,11 @@ void knapper::formRecurrences(func::FuncOp function,
 // To a loop
 //===----------------------------------------------------------------------===//
 
-/// A symbol of the module that no other means.
-static StringAttr newCounter(ModuleOp module) {
-  SmallVector<Attribute> symbols;
-  if (auto known = module->getAttrOfType<ArrayAttr>("ts.symbols"))
-    llvm::append_range(symbols, known);
-  auto isTaken = [&](StringRef name) {
-    return llvm::any_of(symbols, [&](Attribute symbol) {
-      return cast<SymbolAttr>(symbol).getName() == name;
-    });
-  };
-  std::string name = "step";
-  for (int i = 0; isTaken(name); ++i)
-    name = "step_" + std::to_string(i);
-  MLIRContext *context = module.getContext();
-  auto counter = StringAttr::get(context, name);
-  symbols.push_back(SymbolAttr::get(context, counter, 0, -1, 1));
-  module->setAttr("ts.symbols", ArrayAttr::get(context, symbols));
-  return counter;
-}
-
 static void expand(RecurrenceOp op) {
   OpBuilder b(op);
   MLIRContext *context = op.getContext();
   auto module = op->getParentOfType<ModuleOp>();
-  StringAttr counter = newCounter(module);
+  StringAttr counter = newSymbol(module, "step");
   Dim at = Dim::symbol(context, counter), steps(op.getSteps());
   SmallVector<Type> inputs, outputs(op.next()->getOperandTypes());
   llvm::append_range(inputs, op->getOperandTypes());

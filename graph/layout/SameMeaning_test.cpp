@@ -10,6 +10,7 @@
 #include "graph/layout/MergeReducedDims.h"
 #include "graph/layout/PackFilters.h"
 #include "graph/layout/PadChannels.h"
+#include "graph/layout/Selections.h"
 #include "graph/layout/SplitPools.h"
 #include "graph/layout/SplitReductions.h"
 #include "graph/layout/SplitScatters.h"
@@ -186,6 +187,11 @@ std::vector<Step> pipeline() {
              RewritePatternSet patterns(f.getContext());
              populateFoldConvPatterns(patterns);
              return applyPatternsGreedily(f, std::move(patterns));
+           }},
+          {"expand-selections",
+           [](func::FuncOp f) {
+             expandSelections(f);
+             return mlir::success();
            }},
           {"split-pools",
            [](func::FuncOp f) {

@@ -80,6 +80,30 @@ struct SortConfig {
 /// CpuTopK.cpp.
 struct TopKCpuConfig {
   int64_t lanes = 0; ///< that keep their best; 0: all elements are listed
+  int64_t held = 0;  ///< of them at once
+
+  template <class Config, class Visit>
+  static void fields(Config &c, Visit &&visit) {
+    constexpr int64_t none = 0;
+    visit("lanes", c.lanes, none, true);
+    visit("held", c.held, none, true);
+  }
+};
+
+/// CpuTruePlaces.cpp.
+struct TruePlacesCpuConfig {
+  int64_t lanes = 0; ///< of the mask that are looked at at once
+
+  template <class Config, class Visit>
+  static void fields(Config &c, Visit &&visit) {
+    constexpr int64_t none = 0;
+    visit("lanes", c.lanes, none, true);
+  }
+};
+
+/// CpuSuppression.cpp.
+struct SuppressionCpuConfig {
+  int64_t lanes = 0; ///< scores of a group, and taken boxes compared at once
 
   template <class Config, class Visit>
   static void fields(Config &c, Visit &&visit) {

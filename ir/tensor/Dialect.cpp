@@ -5,6 +5,7 @@
 #include "ir/tensor/PagedAttention.h"
 #include "ir/tensor/Recurrence.h"
 #include "ir/tensor/ScaledDot.h"
+#include "ir/tensor/DataSelection.h"
 #include "mlir/IR/DialectImplementation.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -41,6 +42,10 @@ void TsDialect::initialize() {
   addOperations<
 #define GET_OP_LIST
 #include "ir/tensor/Recurrence.cpp.inc"
+      >();
+  addOperations<
+#define GET_OP_LIST
+#include "ir/tensor/DataSelection.cpp.inc"
       >();
   addAttributes<
 #define GET_ATTRDEF_LIST

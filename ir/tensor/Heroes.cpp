@@ -6,6 +6,7 @@
 #include "ir/tensor/PagedAttention.h"
 #include "ir/tensor/Recurrence.h"
 #include "ir/tensor/ScaledDot.h"
+#include "ir/tensor/DataSelection.h"
 
 using namespace mlir;
 
@@ -128,6 +129,9 @@ void attachHeroes(MLIRContext *context) {
   ScatterElementsOp::attachInterface<OfKind<Hero::scatter, ScatterElementsOp>>(
       *context);
   ScatterNdOp::attachInterface<OfKind<Hero::scatter, ScatterNdOp>>(*context);
+  TruePlacesOp::attachInterface<OfKind<Hero::sort, TruePlacesOp>>(*context);
+  NonMaxSuppressionOp::attachInterface<OfKind<Hero::sort, NonMaxSuppressionOp>>(
+      *context);
 }
 
 } // namespace knapper::ts

@@ -8,6 +8,7 @@
 #include "graph/layout/MergeReducedDims.h"
 #include "graph/layout/PadChannels.h"
 #include "graph/layout/Recurrences.h"
+#include "graph/layout/Selections.h"
 #include "graph/layout/SplitReductions.h"
 #include "graph/layout/SplitSorts.h"
 #include "graph/layout/VectorDots.h"
@@ -95,6 +96,7 @@ constexpr TargetPass kPreparation[] = {
        packProducts(function, kMostPackedRows, takesPackedDot);
      }},
     {"cuda:decompose", decompose},
+    {"cuda:expand-selections", plain<expandSelections>},
     {"cuda:read-widened-operands", plain<readWidenedOperands>},
     {"cuda:expand-for-many-rows",
      [](FuncOp function, const TargetDesc &) {

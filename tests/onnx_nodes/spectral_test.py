@@ -13,7 +13,7 @@ def pairs(z):
     return np.stack((z.real, z.imag), axis=-1)
 
 
-@pytest.mark.parametrize("length", [1, 2, 7, 64, 65, 101, 360, 1024, 1500, 3 * 997])
+@pytest.mark.parametrize("length", [1, 2, 7, 64, 65, 101, 360, 386, 619, 1024, 1322, 1500, 3 * 997])
 def test_dft(length):
     made = model(
         [

@@ -295,6 +295,15 @@ for size in [64, 300, 20000]:
          f"%e = ts.mul %x, %y : {t}\n%s = ts.scan add %e dim 1 : {t}\n%r = ts.add %s, %y : {t}", t, tolerance="relative 4e-6")
 
 
+# So many columns that tiles are wider, which a symbolic number decides in a run; tiles that are cut.
+for kind, values in [("add", "normal"), ("max", "special"), ("min", "ties"), ("mul", "unit")]:
+    for dtype in ["f32", "bf16", "i32"]:
+        t = T(dtype, "a", "b", "c")
+        case(f"reduce many columns {kind} {dtype}", [In("x", t, values if dtype in FLOATS else "normal")], f"%r = ts.reduce {kind} %x [1] : {t}",
+             T(dtype, "a", "c"), [dict(a=1, b=9, c=2048), dict(a=2, b=5, c=1500), dict(a=7, b=3, c=513), dict(a=1, b=0, c=4000), dict(a=9, b=2, c=511)],
+             None, "exact" if kind in ("max", "min") else ROUNDING.get(dtype, "exact"))
+
+
 def np_topk(largest):
     def apply(x, k):
         np = np_()
@@ -327,6 +336,23 @@ for dtype, shape, k in [("bf16", (3, 5000), 50), ("f32", (2, 1021), 5), ("f16", 
                  f"%r0, %r1 = ts.topk %x k <{k}> dim 1 {'' if largest else '{largest = false}'} : {t}",
                  [T(dtype, *picked), T("i64", *picked)], [{}],
                  (lambda x, k=k, f=np_topk(largest): f(x, k)) if values != "special" and dtype != "ui64" else None)
+# More than registers hold the best of: lanes in turns, cut by the line's end; equal elements, of which the list is too long. A
+# symbolic k takes either form.
+for dtype, size, k in [("f32", 4099, 200), ("f32", 9000, 512), ("i64", 5000, 90), ("f64", 8191, 300), ("bf16", 6007, 511), ("ui8", 4500, 140),
+                       ("i32", 20000, 257), ("f32", 130, 9), ("i8", 200, 3), ("f64", 100, 8), ("f16", 256, 20)]:
+    t = T(dtype, 3, size)
+    for largest in [True, False]:
+        for values in ["normal", "ties"] + ["special"] * (dtype in FLOATS):
+            case(f"topk in turns {dtype} {size} {k} {values}{'' if largest else ' smallest'}", [In("x", t, values)],
+                 f"%r0, %r1 = ts.topk %x k <{k}> dim 1 {'' if largest else '{largest = false}'} : {t}",
+                 [T(dtype, 3, k), T("i64", 3, k)], [{}], (lambda x, k=k, f=np_topk(largest): f(x, k)) if values != "special" else None)
+for dtype in ["f32", "i64"]:
+    t = T(dtype, "a", "n")
+    for values in ["normal", "ties"]:
+        case(f"topk symbolic {dtype} {values}", [In("x", t, values), In("c", T("i1", "k"), "bool")], f'%r0, %r1 = ts.topk %x k <"k"> dim 1 : {t}',
+             [T(dtype, "a", "k"), T("i64", "a", "k")], [dict(a=2, n=5000, k=400), dict(a=1, n=4096, k=512), dict(a=1, n=4100, k=513),
+             dict(a=3, n=300, k=20), dict(a=2, n=60, k=60), dict(a=2, n=0, k=0), dict(a=4, n=127, k=127), dict(a=4, n=128, k=128)],
+             lambda x, c: np_topk(True)(x, len(c)))
 # All large elements have one place in 64: what the lanes keep says little of them.
 for dtype, size, k in [("f32", 140003, 20), ("i64", 90001, 30)]:
     t = T(dtype, 1, size)

@@ -113,6 +113,8 @@ LogicalResult CpuLowering::tileOp(Operation &op) {
       .Case([&](tile::LoadStridedOp op) {
         if (isReversedRun(op))
           return loadReversed(op);
+        if (isInterleaved(op))
+          return loadInterleaved(op);
         unsigned lanes = cast<VectorType>(op.getType()).getDimSize(0);
         llvm::Value *offsets =
             b.CreateAdd(splat(scalar(op.getOffset()), lanes),

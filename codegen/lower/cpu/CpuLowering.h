@@ -79,6 +79,10 @@ private:
   /// The run, and its lanes in reverse: a load an element would be 64 of them,
   /// which LLVM compares with all others.
   mlir::LogicalResult loadReversed(tile::LoadStridedOp op);
+  /// Whether the elements are every second to fourth of a run.
+  bool isInterleaved(tile::LoadStridedOp op);
+  /// The run from the first element to the last, of which shuffles choose.
+  mlir::LogicalResult loadInterleaved(tile::LoadStridedOp op);
   mlir::LogicalResult store(tile::StoreOp op);
   mlir::LogicalResult gather(mlir::Operation *op, mlir::Value bufferValue,
                              mlir::Value result, llvm::Value *offsets,

@@ -314,6 +314,56 @@ LogicalResult CpuLowering::loadReversed(tile::LoadStridedOp op) {
   return success();
 }
 
+bool CpuLowering::isInterleaved(tile::LoadStridedOp op) {
+  constexpr int64_t least = 2, most = 4, fewestLanes = 4;
+  std::optional<int64_t> stride = getConstantIntValue(op.getStride());
+  return stride && *stride >= least && *stride <= most &&
+         laneCount(partTypes(op.getType()).front()) >= fewestLanes &&
+         (!op.getValid() || target.maskedAccess ||
+          op.getBuffer().getType().getElementBytes() >= 4);
+}
+
+LogicalResult CpuLowering::loadInterleaved(tile::LoadStridedOp op) {
+  auto ref = buffer(op.getBuffer());
+  if (failed(ref))
+    return failure();
+  auto stride = static_cast<int>(*getConstantIntValue(op.getStride()));
+  bool truth = op.getBuffer().getType().getElementType().isInteger(1);
+  llvm::Value *pad = op.getPad() ? scalar(op.getPad()) : nullptr;
+  Parts result;
+  int lane = 0;
+  for (llvm::Type *type : partTypes(op.getType())) {
+    auto lanes = static_cast<int>(laneCount(type));
+    llvm::Type *stored = truth ? withElement(type, ref->memory) : type;
+    // Elements from the part's first lane to its last valid one.
+    llvm::Value *count = nullptr;
+    if (op.getValid())
+      count = b.CreateAdd(
+          b.CreateMul(b.CreateSub(scalar(op.getValid()), b.getInt64(lane + 1)),
+                      b.getInt64(stride)),
+          b.getInt64(1));
+    llvm::Value *part = llvm::PoisonValue::get(stored);
+    for (int run = 0; run < stride; ++run) {
+      // The last one ends with the last lane: nothing behind it is read.
+      int begin = run + 1 < stride ? run * lanes : (lanes - 1) * (stride - 1);
+      llvm::Value *loaded = loadPart(
+          *ref,
+          b.CreateAdd(scalar(op.getOffset()),
+                      b.getInt64(lane * stride + begin)),
+          stored, llvm::Align(ref->bytes),
+          count ? b.CreateSub(count, b.getInt64(begin)) : nullptr, pad);
+      llvm::SmallVector<int> order(lanes);
+      for (int i = 0; i < lanes; ++i)
+        order[i] = i * stride / lanes == run ? lanes + i * stride - begin : i;
+      part = b.CreateShuffleVector(part, loaded, order);
+    }
+    result.push_back(truth ? fromMemory(part) : part);
+    lane += lanes;
+  }
+  set(op.getResult(), result);
+  return success();
+}
+
 LogicalResult CpuLowering::store(tile::StoreOp op) {
   auto ref = buffer(op.getBuffer());
   if (failed(ref))

@@ -61,3 +61,20 @@ tile.func @some_backwards(%x: !tile.buffer<f32>, %y: !tile.buffer<f32>, %n: inde
   tile.store %v, %y[%id] : vector<16xf32>, !tile.buffer<f32>
   tile.return
 }
+
+// Every second element of a run: the run and a shuffle; a mask of what is valid.
+// CHECK-LABEL: every_second:
+// CHECK-NOT: vgather
+// CHECK-NOT: vinsertps
+// CHECK: vpermt2ps
+// CHECK-NOT: vinsertps
+// CHECK: retq
+tile.func @every_second(%x: !tile.buffer<f32>, %y: !tile.buffer<f32>, %n: index) {
+  %id = tile.program_id
+  %step = arith.constant 2 : index
+  %v = tile.load_strided %x[%n, %step] : !tile.buffer<f32> -> vector<16xf32>
+  %w = tile.load_strided %x[%n, %step] valid %id : !tile.buffer<f32> -> vector<16xf32>
+  %s = arith.addf %v, %w : vector<16xf32>
+  tile.store %s, %y[%id] : vector<16xf32>, !tile.buffer<f32>
+  tile.return
+}

@@ -117,6 +117,35 @@ LogicalResult forLanes(ElementEmitter &emitter, Value begin, Value end,
   return status;
 }
 
+SmallVector<Value>
+repeatWhile(ElementEmitter &emitter, ValueRange carried,
+            llvm::function_ref<Value(ValueRange)> condition,
+            llvm::function_ref<FailureOr<SmallVector<Value>>(ValueRange)> body,
+            LogicalResult &status) {
+  OpBuilder &b = emitter.builder;
+  Location loc = emitter.location;
+  auto loop = scf::WhileOp::create(b, loc, carried.getTypes(), carried);
+  OpBuilder::InsertionGuard guard(b);
+  SmallVector<Location> locations(carried.size(), loc);
+  Block *before =
+      b.createBlock(&loop.getBefore(), {}, carried.getTypes(), locations);
+  emitter.scoped([&] {
+    Value more = condition(before->getArguments());
+    scf::ConditionOp::create(b, loc, more, before->getArguments());
+  });
+  Block *after =
+      b.createBlock(&loop.getAfter(), {}, carried.getTypes(), locations);
+  emitter.scoped([&] {
+    FailureOr<SmallVector<Value>> next = body(after->getArguments());
+    if (failed(next)) {
+      status = failure();
+      next = SmallVector<Value>(after->getArguments());
+    }
+    scf::YieldOp::create(b, loc, *next);
+  });
+  return SmallVector<Value>(loop.getResults());
+}
+
 Value neutralElement(ElementEmitter &emitter, ts::ReduceKind kind, Type element,
                      bool isUnsigned, int64_t lanes) {
   using ts::ReduceKind;

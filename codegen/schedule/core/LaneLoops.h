@@ -45,6 +45,15 @@ forEach(ElementEmitter &emitter, mlir::Value begin, mlir::Value end,
         llvm::function_ref<llvm::LogicalResult(mlir::Value i)> body,
         int64_t step = 1);
 
+/// A loop that runs while `condition` of the carried values holds.
+llvm::SmallVector<mlir::Value>
+repeatWhile(ElementEmitter &emitter, mlir::ValueRange carried,
+            llvm::function_ref<mlir::Value(mlir::ValueRange carried)> condition,
+            llvm::function_ref<llvm::FailureOr<llvm::SmallVector<mlir::Value>>(
+                mlir::ValueRange carried)>
+                body,
+            llvm::LogicalResult &status);
+
 /// What leaves any other element as it is when reduced with it: a tile of
 /// `lanes` (0: a scalar) of a compute type, whose integers are without sign if
 /// `isUnsigned`.

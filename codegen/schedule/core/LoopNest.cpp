@@ -37,8 +37,9 @@ Operation *heroOf(ts::KernelOp kernel) {
 
 class LoopBuilder {
 public:
-  LoopBuilder(ElementEmitter &e, Operation *hero, int64_t lanes)
-      : e(e), b(e.builder), hero(hero), lanes(lanes) {}
+  /// `takesRuns`: a register reads neighbours faster than places of its own.
+  LoopBuilder(ElementEmitter &e, Operation *hero, int64_t lanes, bool takesRuns)
+      : e(e), b(e.builder), hero(hero), lanes(lanes), takesRuns(takesRuns) {}
 
   /// The hero's result at a coordinate (of `lanes` lanes).
   FailureOr<Value> compute(const Coord &at);
@@ -61,6 +62,14 @@ private:
                                        bool vector);
   std::pair<Value, Value> tapOf(unsigned i, const LaneIndex &out, Value tap,
                                 Dim low, Dim size);
+  /// Where the lanes of `out` read elements `stride` apart, from `tap` on, and
+  /// whether all of them lie inside.
+  struct Run {
+    LaneIndex index;
+    Value isInside;
+  };
+  std::optional<Run> runOf(const LaneIndex &out, const Coord &at,
+                           int64_t stride, Value tap, Dim size);
   FailureOr<Value> accumulateTap(Coord x, const Coord &w, Value insideLanes,
                                  Value sum);
   /// Adds a * x to the accumulator in the accumulator's type.
@@ -71,6 +80,7 @@ private:
   OpBuilder &b;
   Operation *hero;
   int64_t lanes;
+  bool takesRuns;
   Type accumulator; ///< element
 };
 
@@ -222,6 +232,25 @@ std::pair<Value, Value> LoopBuilder::tapOf(unsigned i, const LaneIndex &out,
   return {position, both(holds, within)};
 }
 
+std::optional<LoopBuilder::Run> LoopBuilder::runOf(const LaneIndex &out,
+                                                   const Coord &at,
+                                                   int64_t stride, Value tap,
+                                                   Dim size) {
+  if (!takesRuns || out.perLane || out.step != 1)
+    return std::nullopt;
+  Value first = e.add(e.mul(out.start, e.constant(stride)), tap);
+  Value count = e.constant(lanes);
+  if (at.valid)
+    count = e.min(count, at.valid);
+  Value last =
+      e.add(first, e.mul(e.sub(count, e.constant(1)), e.constant(stride)));
+  auto isIn = [&](Value position) -> Value {
+    return arith::CmpIOp::create(b, e.location, arith::CmpIPredicate::ult,
+                                 position, e.size(size));
+  };
+  return Run{{first, stride}, both(isIn(first), isIn(last))};
+}
+
 /// sum + an element of the input times one of the filter.
 FailureOr<Value> LoopBuilder::accumulateTap(Coord x, const Coord &w,
                                             Value insideLanes, Value sum) {
@@ -277,9 +306,20 @@ FailureOr<Value> LoopBuilder::conv(const Coord &at) {
                 w.dims[last ? spatial : 1] = {channel};
                 w.dims[last ? spatial + 1 : 0] = feature;
                 Value inside, insideLanes;
+                std::optional<Run> run;
+                unsigned runDim = 0;
                 for (unsigned i = 0; i < spatial; ++i) {
                   unsigned d = i + (last ? 1 : 2);
                   w.dims[i + (last ? 0 : 2)] = {inner[i]};
+                  if (!at.dims[d].isUniform() &&
+                      op.getInputDilations()[i] == 1) {
+                    Value tap =
+                        e.sub(e.mul(inner[i], e.constant(op.getDilations()[i])),
+                              e.size(low[i]));
+                    run = runOf(at.dims[d], at, op.getStrides()[i], tap,
+                                input[d]);
+                    runDim = d;
+                  }
                   auto [position, ok] =
                       tapOf(i, at.dims[d], inner[i], low[i], input[d]);
                   if (at.dims[d].isUniform()) {
@@ -290,21 +330,26 @@ FailureOr<Value> LoopBuilder::conv(const Coord &at) {
                     x.dims[d] = {{}, 0, position};
                   }
                 }
-                if (!inside)
-                  return accumulateTap(x, w, insideLanes, sum);
                 LogicalResult status = success();
-                Value result = e.select(
-                    inside,
-                    [&]() -> Value {
-                      FailureOr<Value> next =
-                          accumulateTap(x, w, insideLanes, sum);
-                      if (failed(next)) {
-                        status = failure();
-                        return {};
-                      }
-                      return *next;
-                    },
-                    [&]() { return sum; });
+                auto tapAt = [&](const Coord &x, Value insideLanes) -> Value {
+                  FailureOr<Value> next = accumulateTap(x, w, insideLanes, sum);
+                  if (succeeded(next))
+                    return *next;
+                  status = failure();
+                  return {};
+                };
+                auto step = [&]() -> Value {
+                  if (!run)
+                    return tapAt(x, insideLanes);
+                  Coord neighbours = x;
+                  neighbours.dims[runDim] = run->index;
+                  return e.select(
+                      run->isInside, [&] { return tapAt(neighbours, {}); },
+                      [&] { return tapAt(x, insideLanes); });
+                };
+                Value result = inside
+                                   ? e.select(inside, step, [&] { return sum; })
+                                   : step();
                 if (failed(status) || !result)
                   return failure();
                 return result;
@@ -314,7 +359,6 @@ FailureOr<Value> LoopBuilder::conv(const Coord &at) {
 FailureOr<Value> LoopBuilder::pool(const Coord &at) {
   auto op = cast<ts::PoolOp>(hero);
   bool isMax = op.getKind() == ts::PoolKind::max;
-  bool isFloat = isa<FloatType>(accumulator);
   unsigned spatial = op.getWindow().size(),
            first = op.getChannelsLast() ? 1 : 2;
   SmallVector<Dim> input = ts::dimsOf(op.getInput()),
@@ -334,6 +378,8 @@ FailureOr<Value> LoopBuilder::pool(const Coord &at) {
         [&](ArrayRef<Value> inner, Value value) -> FailureOr<Value> {
           Coord x = at;
           Value inside, insideLanes;
+          std::optional<Run> run;
+          unsigned runDim = 0;
           for (unsigned i = 0; i < spatial; ++i) {
             unsigned d = i + first;
             const LaneIndex &out = at.dims[d];
@@ -367,6 +413,10 @@ FailureOr<Value> LoopBuilder::pool(const Coord &at) {
                   number(e.size(input[d]), vector));
             }
             if (vector) {
+              if (!counting) {
+                run = runOf(out, at, op.getStrides()[i], tap, input[d]);
+                runDim = d;
+              }
               insideLanes = both(insideLanes, within);
               x.dims[d] = {{}, 0, position};
             } else {
@@ -382,18 +432,30 @@ FailureOr<Value> LoopBuilder::pool(const Coord &at) {
                                        b, e.location, insideLanes, more, value))
                                  : more;
             }
-            if (insideLanes)
-              x.mask = insideLanes;
-            Value element = e.emit(op.getInput(), x);
-            if (!element)
-              return {};
-            element = e.widen(
-                toAccumulator(element, ts::elementTypeOf(op.getInput())),
-                lanes);
-            Value next = combineElements(e, kind, value, element, isUnsigned);
-            return insideLanes ? Value(arith::SelectOp::create(
-                                     b, e.location, insideLanes, next, value))
-                               : next;
+            auto combined = [&](const Coord &x) -> Value {
+              Value element = e.emit(op.getInput(), x);
+              if (!element)
+                return {};
+              element = e.widen(
+                  toAccumulator(element, ts::elementTypeOf(op.getInput())),
+                  lanes);
+              return combineElements(e, kind, value, element, isUnsigned);
+            };
+            auto masked = [&]() -> Value {
+              if (insideLanes)
+                x.mask = insideLanes;
+              Value next = combined(x);
+              return next && insideLanes
+                         ? Value(arith::SelectOp::create(
+                               b, e.location, insideLanes, next, value))
+                         : next;
+            };
+            if (!run)
+              return masked();
+            Coord neighbours = x;
+            neighbours.dims[runDim] = run->index;
+            return e.select(
+                run->isInside, [&] { return combined(neighbours); }, masked);
           };
           Value result =
               inside ? e.select(inside, step, [&]() { return value; }) : step();
@@ -405,7 +467,7 @@ FailureOr<Value> LoopBuilder::pool(const Coord &at) {
   FailureOr<Value> total = visit(false, init);
   if (failed(total) || op.getKind() != ts::PoolKind::average)
     return total;
-  if (!isFloat) {
+  if (!isa<FloatType>(accumulator)) {
     op.emitOpError("averages integers, which no kernel does");
     return failure();
   }
@@ -520,7 +582,7 @@ LogicalResult buildLoopNest(BuildContext &context) {
     if (!known || known % lanes)
       at.valid = e.sub(e.size(run), start);
   }
-  LoopBuilder loops(e, hero, lanes);
+  LoopBuilder loops(e, hero, lanes, /*takesRuns=*/!context.target.simt);
   FailureOr<Value> value = loops.compute(at);
   if (failed(value))
     return failure();

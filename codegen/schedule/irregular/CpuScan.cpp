@@ -37,9 +37,22 @@ LogicalResult chooseCpuScan(ts::KernelOp kernel, const TargetDesc &target,
   bool last = op.getDim() + 1 == dims.size();
   int64_t lanes = 0;
   if (!last) {
-    lanes = 32;
+    constexpr int64_t least = 32, leastPrograms = 8, carriedBytes = 8;
+    lanes = least;
     while (lanes > 1 && lanes > representative(dims.back()))
       lanes /= 2;
+    // Neighbouring lines are one run of memory in each row: the longer, the
+    // better, while half of the registers hold what is carried.
+    int64_t most = target.vectorRegisters / 2 *
+                   (int64_t(target.vectorBytes) / carriedBytes);
+    int64_t others = 1;
+    for (auto [i, dim] : llvm::enumerate(ArrayRef<Dim>(dims).drop_back()))
+      if (i != op.getDim())
+        others *= representative(dim);
+    while (lanes >= least && 2 * lanes <= most &&
+           others * (representative(dims.back()) / (2 * lanes)) >=
+               leastPrograms)
+      lanes *= 2;
   }
   for (auto [i, dim] : llvm::enumerate(dims))
     if (i != op.getDim())

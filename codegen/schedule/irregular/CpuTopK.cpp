@@ -3,7 +3,8 @@
 //
 //   1  Each of `lanes` lanes keeps the best of its elements: the k-th best of
 //      these is a bound that at least k elements reach, on a line of distinct
-//      numbers little more.
+//      numbers little more. Lanes that registers do not hold take turns, `held`
+//      at once, and their bests lie in scratch.
 //   2  The line is read again. Keys (SortKeys.h) and places of elements that
 //      reach the bound are listed, of those equal to it the first k.
 //   3  Each listed element counts those that go before it, a register of
@@ -13,7 +14,7 @@
 //
 // With lanes = 0 the list is the whole line.
 //
-// Parameters: lanes.
+// Parameters: lanes, held.
 #include "codegen/schedule/core/Conditions.h"
 #include "codegen/schedule/core/ConfigOf.h"
 #include "codegen/schedule/core/ElementEmitter.h"
@@ -37,8 +38,11 @@ namespace {
 constexpr int64_t group = 16;
 /// Longer lists are sorted otherwise: n elements take n * n / 16 steps.
 constexpr int64_t longestList = 1024;
-/// Longest line that is listed whole.
-constexpr int64_t shortLine = 256;
+/// Longest line that is listed whole, unless few elements are asked for.
+constexpr int64_t shortLine = 256, fewOfLine = 96, shareOfFew = 12;
+/// Lanes in turns: of more than half of as many elements the list is too long,
+/// and shorter lines are sorted whole in less time.
+constexpr int64_t mostLanes = 1024, leastTurns = 4;
 
 /// Of keys and of places each: a register of elements more than the line.
 Dim listBytes(Dim length) { return length * 8 + 64 * 8; }
@@ -57,35 +61,51 @@ LogicalResult chooseCpuTopK(ts::KernelOp kernel, const TargetDesc &target,
                          wanted = k.asConstant();
   if (wanted == 0)
     return success(); // nothing to find
-  Conditions conditions;
-  int64_t lanes = 0;
-  if (!elements || *elements > shortLine) {
-    // The best of all lanes fit half of the registers, and a bound is good
-    // while lanes are twice as many as elements are asked for.
-    int64_t bytes = std::max<int64_t>(
-        4, ts::elementBytes(ts::elementTypeOf(op.getInput())));
-    int64_t most =
-        target.vectorRegisters / 2 * (int64_t(target.vectorBytes) / bytes);
-    constexpr int64_t least = 64;
-    lanes = wanted ? std::clamp<int64_t>(llvm::PowerOf2Ceil(2 * *wanted), least,
-                                         std::max(most, least))
-                   : std::max(most, least);
-    if (wanted && 2 * *wanted > lanes)
-      return success();
-    if (!wanted)
-      conditions.require(k, ts::ComparePredicate::le, lanes / 2);
-  }
-  Schedule schedule;
-  schedule.kind = "cpu_top_k";
-  schedule.guard = conditions.guard;
-  schedule.parameters = config::print(config::TopKCpuConfig{lanes});
-  schedule.grid = ts::product(kernel.getContext(), aroundOf(op));
-  schedule.grain = grainOf(lanes ? 8000 : 2000, length);
-  // The list, which is dead where the line is sorted by its bits: that takes
-  // more, in its place.
-  schedule.scratch = lanes ? radixSortScratch(length)
+  auto offer = [&](int64_t lanes, int64_t held, Guard guard) {
+    Schedule schedule;
+    schedule.kind = "cpu_top_k";
+    schedule.guard = std::move(guard);
+    schedule.parameters = config::print(config::TopKCpuConfig{lanes, held});
+    schedule.grid = ts::product(kernel.getContext(), aroundOf(op));
+    schedule.grain = grainOf(lanes ? 8000 : 2000, length);
+    // The list, which is dead where the line is sorted by its bits: that takes
+    // more, in its place.
+    schedule.scratch = lanes
+                           ? radixSortScratch(length)
                            : listBytes(length) * 2 + 4 * (longestList + group);
-  schedules.push_back(std::move(schedule));
+    schedules.push_back(std::move(schedule));
+  };
+  bool asksFew = elements && wanted && *elements >= fewOfLine &&
+                 *wanted * shareOfFew <= *elements;
+  if (elements && *elements <= shortLine && !asksFew) {
+    offer(0, 0, {});
+    return success();
+  }
+  // The best of all lanes fit half of the registers, and a bound is good while
+  // lanes are twice as many as elements are asked for.
+  int64_t bytes =
+      std::max<int64_t>(4, ts::elementBytes(ts::elementTypeOf(op.getInput())));
+  constexpr int64_t least = 64;
+  int64_t most = std::max(least, target.vectorRegisters / 2 *
+                                     (int64_t(target.vectorBytes) / bytes));
+  if (wanted) {
+    int64_t lanes = std::max<int64_t>(least, llvm::PowerOf2Ceil(2 * *wanted));
+    if (lanes <= most)
+      offer(lanes, lanes, {});
+    else if (lanes <= mostLanes && elements && *elements >= leastTurns * lanes)
+      offer(lanes, most, {});
+    return success();
+  }
+  Conditions conditions;
+  conditions.require(k, ts::ComparePredicate::le, most / 2);
+  offer(most, most, conditions.guard);
+  if (most < mostLanes) {
+    Conditions more;
+    more.require(k, ts::ComparePredicate::le, mostLanes / 2);
+    more.require(length, ts::ComparePredicate::ge, leastTurns * mostLanes);
+    if (!elements || *elements >= leastTurns * mostLanes)
+      offer(mostLanes, most, more.guard);
+  }
   return success();
 }
 
@@ -93,15 +113,19 @@ namespace {
 
 class TopKCpu {
 public:
-  TopKCpu(BuildContext &context, ts::TopKOp op, int64_t lanes)
+  TopKCpu(BuildContext &context, ts::TopKOp op,
+          const config::TopKCpuConfig &config)
       : context(context), e(context.emitter), b(e.builder), loc(e.location),
-        op(op), lanes(lanes), axis(op.getDim()), order(e, op),
-        length(ts::dimsOf(op.getInput())[axis]), n(e.size(length)),
-        outputs(context.kernel.yield().getValues()) {
+        op(op), lanes(config.lanes), held(config.held), axis(op.getDim()),
+        order(e, op), length(ts::dimsOf(op.getInput())[axis]),
+        n(e.size(length)), outputs(context.kernel.yield().getValues()) {
     Value each = e.size(listBytes(length));
     keys = scratch(order.type, e.constant(0));
     places = scratch(b.getI64Type(), each);
-    ranks = scratch(b.getI32Type(), e.mul(each, e.constant(2)));
+    Value listEnd = e.mul(each, e.constant(2));
+    ranks = scratch(b.getI32Type(), listEnd);
+    bests = scratch(order.type,
+                    e.add(listEnd, e.constant(4 * (longestList + group))));
   }
 
   LogicalResult build(const Coord &line);
@@ -154,6 +178,9 @@ private:
   LogicalResult listAll(const Coord &line);
   /// The key that the elements asked for reach.
   Value bound(const Coord &line);
+  Value boundOfTurns(const Coord &line);
+  /// Of the elements from `i` on, `held` each `lanes`, the best of each place.
+  Value bestFrom(const Coord &line, Value i);
   /// How many are listed.
   Value listReaching(const Coord &line, Value key);
   LogicalResult rank(Value listed);
@@ -164,13 +191,13 @@ private:
   OpBuilder &b;
   Location loc;
   ts::TopKOp op;
-  int64_t lanes;
+  int64_t lanes, held;
   unsigned axis;
   SortKeys order;
   Dim length;
   Value n;
   ValueRange outputs;
-  Value keys, places, ranks;
+  Value keys, places, ranks, bests;
 };
 
 LogicalResult TopKCpu::listAll(const Coord &line) {
@@ -216,6 +243,84 @@ Value TopKCpu::bound(const Coord &line) {
       },
       status);
   return left[1];
+}
+
+Value TopKCpu::bestFrom(const Coord &line, Value i) {
+  LogicalResult status = success();
+  Value width = e.constant(held), step = e.constant(lanes);
+  auto better = [&](Value i, Value valid,
+                    Value best) -> FailureOr<SmallVector<Value>> {
+    Value x = tileAt(line, i, valid, held);
+    if (!x)
+      return failure();
+    x = order.comparable(x, held);
+    if (valid)
+      x = arith::SelectOp::create(b, loc, e.laneMask(held, valid), x,
+                                  order.last(held));
+    return SmallVector<Value>{order.first(best, x)};
+  };
+  Value whole = e.max(i, e.add(e.sub(n, width), e.constant(1)));
+  Value best = forEach(
+      e, i, whole, ValueRange{order.last(held)},
+      [&](Value at, ValueRange carried) {
+        return better(at, Value(), carried[0]);
+      },
+      status, lanes)[0];
+  // The tile that the line's end cuts, if it is of this turn.
+  Value turns = e.div(e.add(e.sub(whole, i), e.sub(step, e.constant(1))), step);
+  Value rest = e.add(i, e.mul(turns, step));
+  best = forEach(
+      e, rest, e.max(rest, n), ValueRange{best},
+      [&](Value at, ValueRange carried) {
+        return better(at, e.sub(n, at), carried[0]);
+      },
+      status, lanes)[0];
+  return failed(status) ? Value() : best;
+}
+
+Value TopKCpu::boundOfTurns(const Coord &line) {
+  if (failed(forEach(
+          e, e.constant(0), e.constant(lanes),
+          [&](Value i) -> LogicalResult {
+            Value best = bestFrom(line, i);
+            if (!best)
+              return failure();
+            store(order.keyOfComparable(best, held), bests, i);
+            return success();
+          },
+          held)))
+    return {};
+  // Bit by bit from the highest: a bit stays set if enough keys still reach.
+  LogicalResult status = success();
+  auto counts = VectorType::get(group, b.getI32Type());
+  Value wanted =
+      arith::IndexCastOp::create(b, loc, b.getI32Type(), e.size(op.getK()));
+  Value highest = order.number(uint64_t(1) << (order.type.getWidth() - 1), 0);
+  return forEach(
+      e, e.constant(0), e.constant(order.type.getWidth()),
+      ValueRange{order.number(0, 0), highest},
+      [&](Value, ValueRange now) -> FailureOr<SmallVector<Value>> {
+        Value tried = arith::OrIOp::create(b, loc, now[0], now[1]);
+        Value all = e.widen(tried, group);
+        Value reaching = forEach(
+            e, e.constant(0), e.constant(lanes),
+            ValueRange{e.splat(b.getI32Type(), group, 0)},
+            [&](Value i, ValueRange sum) -> FailureOr<SmallVector<Value>> {
+              Value reaches = compare(arith::CmpIPredicate::uge,
+                                      load(bests, i, group), all);
+              return SmallVector<Value>{arith::AddIOp::create(
+                  b, loc, sum[0],
+                  arith::ExtUIOp::create(b, loc, counts, reaches))};
+            },
+            status, group)[0];
+        Value number = vector::ReductionOp::create(
+            b, loc, vector::CombiningKind::ADD, reaching);
+        Value stays = compare(arith::CmpIPredicate::sge, number, wanted);
+        return SmallVector<Value>{
+            arith::SelectOp::create(b, loc, stays, tried, now[0]),
+            arith::ShRUIOp::create(b, loc, now[1], order.number(1, 0))};
+      },
+      status)[0];
 }
 
 Value TopKCpu::listReaching(const Coord &line, Value key) {
@@ -345,7 +450,7 @@ LogicalResult TopKCpu::build(const Coord &line) {
   if (!lanes)
     return failure(failed(listAll(line)) || failed(rank(n)) ||
                    failed(finish(line, n)));
-  Value key = bound(line);
+  Value key = lanes == held ? bound(line) : boundOfTurns(line);
   Value listed = key ? listReaching(line, key) : Value();
   if (!listed)
     return failure();
@@ -374,7 +479,7 @@ LogicalResult buildCpuTopK(BuildContext &context) {
       return context.kernel.emitOpError(
           "stores something else than the sort's results");
   Coord line = lineOfProgram(context.emitter, op);
-  return TopKCpu(context, op, config->lanes).build(line);
+  return TopKCpu(context, op, *config).build(line);
 }
 
 } // namespace knapper

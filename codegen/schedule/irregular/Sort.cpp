@@ -11,6 +11,7 @@
 //           n * n steps, but all lanes at once and without scratch (GPUs)
 //
 // Parameters: lanes (of the rank form), radix; neither: merge.
+#include "codegen/schedule/core/Conditions.h"
 #include "codegen/schedule/core/ConfigOf.h"
 #include "codegen/schedule/core/ElementEmitter.h"
 #include "codegen/schedule/core/Grain.h"
@@ -91,13 +92,25 @@ LogicalResult chooseSort(ts::KernelOp kernel, const TargetDesc &target,
   }
   schedule.grid = around;
   schedule.grain = grainOf(1000, dims[op.getDim()]);
-  // Counting costs as much as some hundred elements.
-  constexpr int64_t shortest = 512;
-  bool radix = representative(dims[op.getDim()]) >= shortest;
-  schedule.parameters = config::print(config::SortConfig{.radix = radix});
+  // Counting costs as much as some hundred elements. (Merging takes branches
+  // that no processor foresees.)
+  constexpr int64_t shortest = 128;
+  Dim length = dims[op.getDim()];
+  std::optional<int64_t> known = length.asConstant();
   // Two halves of (index, value), each element 8 bytes at most; and counts.
-  schedule.scratch =
-      radix ? radixSortScratch(dims[op.getDim()]) : dims[op.getDim()] * 32 + 64;
+  if (known.value_or(shortest) >= shortest) {
+    Schedule radix = schedule;
+    radix.parameters = config::print(config::SortConfig{.radix = true});
+    radix.scratch = radixSortScratch(length);
+    Conditions conditions;
+    if (!known)
+      conditions.require(length, ts::ComparePredicate::ge, shortest);
+    radix.guard = conditions.guard;
+    schedules.push_back(std::move(radix));
+    if (known)
+      return success();
+  }
+  schedule.scratch = length * 32 + 64;
   schedules.push_back(std::move(schedule));
   return success();
 }

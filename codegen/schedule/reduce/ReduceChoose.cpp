@@ -1,5 +1,6 @@
 // The schedule of a reduction: lanes, rows of a program, threads, scratch.
 // (What the parameters mean: Reduce.cpp.)
+#include "codegen/schedule/core/Conditions.h"
 #include "codegen/schedule/core/ConfigOf.h"
 #include "codegen/schedule/core/Grain.h"
 #include "codegen/schedule/core/LaneLoops.h"
@@ -133,6 +134,19 @@ public:
 
   Schedule choose();
 
+  /// After `choose`: whether the columns are a symbol, so that there may be so
+  /// many that wider tiles are better, and no tuning has decided.
+  bool mayHaveMany() const { return narrow && narrow == config.lanes; }
+  /// Before it: there are as many as `manyColumnsGuard` says.
+  void takeManyColumns() { manyColumns = true; }
+  Guard manyColumnsGuard() const {
+    Conditions conditions;
+    conditions.require(run, ts::ComparePredicate::ge, 2 * widest);
+    conditions.require(run * keptAround(space, lane), ts::ComparePredicate::ge,
+                       leastPrograms * widest);
+    return conditions.guard;
+  }
+
 private:
   bool isReduced(unsigned d) const {
     return llvm::is_contained(space.reduced, static_cast<int64_t>(d));
@@ -157,8 +171,10 @@ private:
   Knobs &knobs;
   Dim one;
   unsigned lane;
-  bool rowForm, isArg = false;
+  bool rowForm, isArg = false, manyColumns = false;
+  static constexpr int64_t widest = 256, leastPrograms = 8;
   Dim run; ///< elements along which tiles lie
+  int64_t narrow = 0; ///< lanes for a symbolic number of columns
   int64_t flops = 1, rows = 1, group = 1, clusterSize = 1, threads = 0;
   config::ReduceConfig config;
 };
@@ -193,12 +209,17 @@ void ReduceChoice::chooseLanes() {
 /// Columns side by side are one run of memory in each row: the longer, the
 /// better, while there are programs enough.
 void ReduceChoice::widenColumns() {
-  constexpr int64_t widest = 256, odd = 128, leastPrograms = 8;
+  constexpr int64_t odd = 128;
   int64_t &lanes = config.lanes;
+  if (manyColumns) {
+    lanes = widest;
+    return;
+  }
   int64_t columns = representative(run), programs = rowsAround();
   while (2 * lanes <= widest && columns % (2 * lanes) == 0 &&
          programs * (columns / (2 * lanes)) >= leastPrograms)
     lanes *= 2;
+  narrow = run.asConstant() ? 0 : lanes;
   if (run.asConstant() && columns > lanes && columns <= odd &&
       columns % lanes) {
     // What one narrower register holds needs no mask.
@@ -400,8 +421,17 @@ LogicalResult chooseReduce(ts::KernelOp kernel, const TargetDesc &target,
     return failure();
   if (space->dims.empty())
     return kernel.emitOpError("reduces a tensor without dims");
-  schedules.push_back(
-      ReduceChoice(kernel, *copy, *space, target, knobs).choose());
+  ReduceChoice choice(kernel, *copy, *space, target, knobs);
+  Schedule schedule = choice.choose();
+  if (choice.mayHaveMany()) {
+    Knobs decided;
+    ReduceChoice wide(kernel, *copy, *space, target, decided);
+    wide.takeManyColumns();
+    Schedule first = wide.choose();
+    first.guard = wide.manyColumnsGuard();
+    schedules.push_back(std::move(first));
+  }
+  schedules.push_back(std::move(schedule));
   return success();
 }
 

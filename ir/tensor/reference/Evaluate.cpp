@@ -349,7 +349,8 @@ Expected<SmallVector<HostTensor>> evaluate(Operation *op,
     results = check(checked, call);
   for (auto family : {reference::evaluateElementwise, reference::evaluateShape,
                       reference::evaluateIndexed, reference::evaluateReduction,
-                      reference::evaluateWindow, reference::evaluateComposite})
+                      reference::evaluateWindow, reference::evaluateComposite,
+                      reference::evaluateSelection})
     if (!results)
       results = family(call);
   if (!results)
