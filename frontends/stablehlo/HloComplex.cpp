@@ -242,6 +242,13 @@ LogicalResult importHloComplex(HloNode &n, const HloRow *row) {
       return row->import(n);
   if (isHloHostCall(n))
     return importHloHostCall(n);
+  if (kind == "custom_call" && row) {
+    const HloTarget *target = findHloTarget(n.text("call_target_name"));
+    if (n.failed())
+      return failure();
+    if (target && target->givesComplex)
+      return row->import(n);
+  }
   if (kind == "constant")
     return importConstant(n);
   if (kind == "convert")
