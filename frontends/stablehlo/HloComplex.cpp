@@ -264,7 +264,7 @@ LogicalResult importHloComplex(HloNode &n, const HloRow *row) {
   if (kind == "sort" || ((kind == "reduce" || kind == "reduce_window") &&
                          hloCombiner(n.op, 0) != ts::ReduceKind::add))
     return row->import(n);
-  if (kind == "scatter" && !addsOnly(n.op))
+  if (kind == "map" || (kind == "scatter" && !addsOnly(n.op)))
     return row->import(n);
   if (kind == "dot_general" || kind == "convolution")
     return importProduct(n, *row);

@@ -233,6 +233,14 @@ def maps() -> Iterator[Program]:
             f"      %s = stablehlo.multiply %p, %q : {st}\n      %t = stablehlo.add %s, %p : {st}\n      stablehlo.return %t : {st}\n    }}) : ({xt}, {xt}) -> {xt}"
         )
         yield build(f"map {element}", "map", element, [(x, element), (y, element)], body, [xt], ulps=4)
+    for element, real in zip(COMPLEX, ("f32", "f64"), strict=True):
+        x, y = tame(element, (3, 4)), tame(real, (3, 4), 2)
+        xt, st, yt, rt = tensor((3, 4), element), tensor((), element), tensor((3, 4), real), tensor((), real)
+        body = (
+            f'%r0 = "stablehlo.map"(%a0, %a1) <{{dimensions = array<i64: 0, 1>}}> ({{\n     ^bb0(%p: {st}, %q: {rt}):\n'
+            f"      %s = stablehlo.abs %p : ({st}) -> {rt}\n      %t = stablehlo.add %s, %q : {rt}\n      stablehlo.return %t : {rt}\n    }}) : ({xt}, {yt}) -> {yt}"
+        )
+        yield build(f"map {element} to {real}", "map", element, [(x, element), (y, real)], body, [yt], ulps=4)
 
 
 @register
