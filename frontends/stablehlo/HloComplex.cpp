@@ -26,6 +26,14 @@ bool isHloComplex(Operation *op) {
 // Planes
 //===----------------------------------------------------------------------===//
 
+SmallVector<int64_t> hloOwnShape(HloNode &n, size_t index) {
+  SmallVector<int64_t> shape = n.shape(n[index]);
+  if (!n.onPlanes && isHloComplex(n.op->getOperand(index).getType()) &&
+      !shape.empty())
+    shape.erase(shape.begin());
+  return shape;
+}
+
 static Value planeAt(NodeBuilder &n, Value value, int64_t dim, int64_t index) {
   if (!value)
     return {};
@@ -234,6 +242,13 @@ LogicalResult importHloComplex(HloNode &n, const HloRow *row) {
       return row->import(n);
   if (isHloHostCall(n))
     return importHloHostCall(n);
+  if (kind == "custom_call" && row) {
+    const HloTarget *target = findHloTarget(n.text("call_target_name"));
+    if (n.failed())
+      return failure();
+    if (target && target->givesComplex)
+      return row->import(n);
+  }
   if (kind == "constant")
     return importConstant(n);
   if (kind == "convert")
@@ -248,6 +263,8 @@ LogicalResult importHloComplex(HloNode &n, const HloRow *row) {
     return n.unsupported("of complex numbers");
   if (kind == "sort" || ((kind == "reduce" || kind == "reduce_window") &&
                          hloCombiner(n.op, 0) != ts::ReduceKind::add))
+    return row->import(n);
+  if (kind == "map" || (kind == "scatter" && !addsOnly(n.op)))
     return row->import(n);
   if (kind == "dot_general" || kind == "convolution")
     return importProduct(n, *row);

@@ -23,6 +23,9 @@ bool isHloComplex(mlir::Type type);
 /// Whether an operand or a result is complex.
 bool isHloComplex(mlir::Operation *op);
 
+/// The program's own dims of an operand: not that of the planes.
+llvm::SmallVector<int64_t> hloOwnShape(HloNode &n, size_t index);
+
 HloComplex hloPlanes(HloNode &n, mlir::Value joined);
 mlir::Value hloJoin(HloNode &n, HloComplex planes);
 

@@ -44,13 +44,11 @@ LogicalResult importCustomCall(HloNode &n) {
     return importHloHostCall(n);
   if (target == "shape_assertion")
     return importHloShapeAssertion(n);
-  for (const HloTarget &known :
-       llvm::concat<const HloTarget>(hloMatrixTargets(), hloSortTargets()))
-    if (target == known.name)
-      return n.size() == known.operands && n.results.size() == known.results
-                 ? known.import(n)
-                 : n.damaged("calls '" + target + "' with " + Twine(n.size()) +
-                             " operands");
+  if (const HloTarget *known = findHloTarget(target))
+    return n.size() == known->operands && n.results.size() == known->results
+               ? known->import(n)
+               : n.damaged("calls '" + target + "' with " + Twine(n.size()) +
+                           " operands");
   return n.unsupported("target '" + target +
                        "' is code of another compiler's runtime");
 }
@@ -187,6 +185,14 @@ constexpr HloRow rows[] = {
 };
 
 } // namespace
+
+const HloTarget *findHloTarget(StringRef name) {
+  for (ArrayRef<HloTarget> known : {hloMatrixTargets(), hloSortTargets()})
+    for (const HloTarget &each : known)
+      if (name == each.name)
+        return &each;
+  return nullptr;
+}
 
 bool isHloToken(Type type) {
   auto tuple = dyn_cast<TupleType>(type);

@@ -1,4 +1,5 @@
 #include "frontends/stablehlo/HloIndices.h"
+#include "frontends/stablehlo/HloComplex.h"
 
 using namespace mlir;
 
@@ -18,7 +19,7 @@ std::optional<HloWindows> readHloWindows(HloNode &n, ArrayRef<int64_t> sizes,
                                          StringRef batchOfIndices,
                                          StringRef map) {
   HloWindows w;
-  w.operand = n.shape(n[0]);
+  w.operand = hloOwnShape(n, 0);
   w.sizes.assign(sizes.begin(), sizes.end());
   SmallVector<int64_t> given = n.shape(n[1]);
   auto rank = static_cast<int64_t>(given.size());

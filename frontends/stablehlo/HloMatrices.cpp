@@ -1,5 +1,6 @@
 // Factorisations and triangular systems: operators of the host's, in double
 // precision.
+#include "frontends/stablehlo/HloComplex.h"
 #include "frontends/stablehlo/HloNode.h"
 #include "runtime/operators/HostDomain.h"
 
@@ -261,11 +262,103 @@ LogicalResult importGesdd(HloNode &n) {
   return outInfo(n, op->getResult(1), 1, 4);
 }
 
+/// Eigenvalues' parts, complex vectors on the left and on the right, and
+/// whether it went well.
+LogicalResult importGeev(HloNode &n) {
+  bool left = letter(n, "compute_left") == 'V',
+       right = letter(n, "compute_right") == 'V';
+  if (isHloComplex(n.op->getOperand(0).getType()) ||
+      !isHloComplex(n.op->getResult(2).getType()) ||
+      !isHloComplex(n.op->getResult(3).getType()))
+    return n.damaged("is not of a real matrix with complex vectors");
+  Value a = matrices(n, 0);
+  if (!a || n.failed())
+    return failure();
+  Type square = a.getType(), list = fineResult(n, 0);
+  Operation *op =
+      host(n, "MatrixEig", a, {list, list, square, square, square, square},
+           {flag(n, "left", left), flag(n, "right", right)});
+  if (!op)
+    return failure();
+  for (size_t i : {0, 1})
+    if (mlir::failed(outAs(n, op->getResult(i), i)))
+      return failure();
+  for (size_t i : {2, 3}) {
+    Type element = n.element(i);
+    if (!element ||
+        mlir::failed(
+            n.out(hloJoin(n, {n.convert(op->getResult(2 * i - 2), element),
+                              n.convert(op->getResult(2 * i - 1), element)}),
+                  i)))
+      return failure();
+  }
+  return outInfo(n, op->getResult(0), 1, 4);
+}
+
+/// T, Z, eigenvalues' parts, how many were chosen (none) and whether it went
+/// well.
+LogicalResult importGees(HloNode &n) {
+  if (letter(n, "sort") != 'N')
+    return n.unsupported("with sorted eigenvalues");
+  Value a = matrices(n, 0);
+  if (!a || n.failed())
+    return failure();
+  Type list = fineResult(n, 2);
+  Operation *op =
+      host(n, "MatrixSchur", a, {a.getType(), a.getType(), list, list});
+  for (size_t i = 0; i < 4; ++i)
+    if (!op || mlir::failed(outAs(n, op->getResult(i), i)))
+      return failure();
+  if (mlir::failed(outAs(
+          n,
+          n.broadcastTo(n.integerScalar(0, n.b.getI32Type()), n.resultDims(4)),
+          4)))
+    return failure();
+  return outInfo(n, op->getResult(2), 1, 5);
+}
+
+/// H with the Householder vectors, their factors and no error.
+LogicalResult importGehrd(HloNode &n) {
+  auto bound = [&](StringRef name) -> int64_t {
+    auto settings = n.op->getAttrOfType<DictionaryAttr>("mhlo.backend_config");
+    auto value = settings ? settings.getAs<IntegerAttr>(name) : IntegerAttr();
+    return value ? value.getInt() : -1;
+  };
+  Value a = matrices(n, 0);
+  if (!a || n.failed())
+    return failure();
+  if (bound("low") != 1 || bound("high") != n.shape(a).back())
+    return n.unsupported("of a part of the matrix");
+  Operation *op =
+      host(n, "MatrixHessenberg", a, {a.getType(), fineResult(n, 1)});
+  for (size_t i = 0; i < 2; ++i)
+    if (!op || mlir::failed(outAs(n, op->getResult(i), i)))
+      return failure();
+  return outInfo(n, op->getResult(0), 2, 2);
+}
+
+/// R with the Householder vectors, the columns' order and the factors.
+LogicalResult importGeqp3(HloNode &n) {
+  Value a = matrices(n, 0), pivots = n[1];
+  if (!a || !pivots || !ts::elementTypeOf(pivots).isSignlessInteger(32))
+    return n.damaged("has no i32 for each column");
+  Operation *op = host(n, "MatrixPivotedQr", {a, pivots},
+                       {a.getType(), pivots.getType(), fineResult(n, 2)});
+  for (size_t i = 0; i < 3; ++i)
+    if (!op || mlir::failed(outAs(n, op->getResult(i), i)))
+      return failure();
+  return mlir::success();
+}
+
 constexpr HloTarget targets[] = {
     {"ProductOfElementaryHouseholderReflectors", 2, 1, importHouseholder},
     {"Qr", 1, 2, importQr},
     {"knapper.eigh", 1, 2, importEigh},
     {"knapper.svd", 1, 3, importSvd},
+    {"lapack_dgees_ffi", 1, 6, importGees},
+    {"lapack_dgeev_ffi", 1, 5, importGeev, /*givesComplex=*/true},
+    {"lapack_dgehrd_ffi", 1, 3, importGehrd},
+    {"lapack_dgeqp3_ffi", 2, 3, importGeqp3},
     {"lapack_dgeqrf_ffi", 1, 2, importQr},
     {"lapack_dgesdd_ffi", 1, 5, importGesdd},
     {"lapack_dgetrf_ffi", 1, 3, importGetrf},
@@ -273,6 +366,10 @@ constexpr HloTarget targets[] = {
     {"lapack_dpotrf_ffi", 1, 2, importPotrf},
     {"lapack_dsyevd_ffi", 1, 3, importSyevd},
     {"lapack_dtrsm_ffi", 2, 1, importTrsm},
+    {"lapack_sgees_ffi", 1, 6, importGees},
+    {"lapack_sgeev_ffi", 1, 5, importGeev, /*givesComplex=*/true},
+    {"lapack_sgehrd_ffi", 1, 3, importGehrd},
+    {"lapack_sgeqp3_ffi", 2, 3, importGeqp3},
     {"lapack_sgeqrf_ffi", 1, 2, importQr},
     {"lapack_sgesdd_ffi", 1, 5, importGesdd},
     {"lapack_sgetrf_ffi", 1, 3, importGetrf},

@@ -128,7 +128,11 @@ struct HloTarget {
   const char *name;
   unsigned operands, results;
   mlir::LogicalResult (*import)(HloNode &);
+  /// Its operands are real, its results need not be.
+  bool givesComplex = false;
 };
+/// Null: none of ours.
+const HloTarget *findHloTarget(llvm::StringRef name);
 llvm::ArrayRef<HloTarget> hloMatrixTargets();
 llvm::ArrayRef<HloTarget> hloSortTargets();
 

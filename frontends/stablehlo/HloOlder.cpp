@@ -1,5 +1,7 @@
 // Ops that newer programs have other spellings of, and functions of elements.
 #include "frontends/stablehlo/HloBodies.h"
+#include "frontends/stablehlo/HloComplex.h"
+#include "frontends/stablehlo/HloImporter.h"
 #include "frontends/stablehlo/HloRegions.h"
 
 using namespace mlir;
@@ -133,10 +135,22 @@ LogicalResult importIndexSelect(HloNode &n) {
 }
 
 LogicalResult importMap(HloNode &n) {
-  for (Value operand : n.operands)
-    if (ts::dimsOf(operand) != ts::dimsOf(n[0]))
+  auto dims = [&](size_t i) {
+    return llvm::to_vector(llvm::drop_begin(
+        ts::dimsOf(n[i]), isHloComplex(n.op->getOperand(i).getType())));
+  };
+  for (size_t i = 0; i < n.size(); ++i)
+    if (dims(i) != dims(0))
       return n.damaged("its operands differ in shape");
-  std::optional<SmallVector<Value>> made = hloApply(n, 0, n.operands);
+  Block *block = hloBlock(n.op, 0, n.size());
+  if (!block)
+    return n.damaged("its region has not an argument an operand");
+  // Results may be of another type than the operands.
+  SmallVector<Value> wanted(block->back().getOperands());
+  if (wanted.size() != n.results.size())
+    return n.damaged("its region gives another number of results");
+  std::optional<SmallVector<Value>> made =
+      hloValuesIn(n, 0, n.operands, wanted);
   return made ? giveHloResults(n, *made) : failure();
 }
 

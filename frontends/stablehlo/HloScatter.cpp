@@ -1,6 +1,7 @@
 // Windows written at places that only the run knows. What does not fit whole is
 // left out, as XLA does it.
 #include "frontends/stablehlo/HloBodies.h"
+#include "frontends/stablehlo/HloComplex.h"
 #include "frontends/stablehlo/HloIndices.h"
 #include "frontends/stablehlo/HloRegions.h"
 
@@ -39,9 +40,36 @@ Value withSpare(HloNode &n, Value x, int64_t by) {
   return n.pad(x, n.scalarFor(x, 0), zeros, high, zeros);
 }
 
+/// What the region makes of elements that are there and of updates, which have
+/// their planes, if any, along `plane`.
+Value combined(HloNode &n, std::optional<int64_t> plane, Value present,
+               Value update) {
+  auto moved = [&](Value value, int64_t from, int64_t to) {
+    SmallVector<int64_t> order =
+        llvm::to_vector(llvm::seq<int64_t>(0, ts::rankOf(value)));
+    order.erase(order.begin() + from);
+    order.insert(order.begin() + to, from);
+    return n.transpose(value, order);
+  };
+  if (!present || !update)
+    return {};
+  if (plane) {
+    present = moved(present, *plane, 0);
+    update = moved(update, *plane, 0);
+  }
+  std::optional<SmallVector<Value>> made = hloApply(n, 0, {present, update});
+  if (made && made->size() != 1)
+    (void)n.damaged("its region gives another number of results");
+  if (!made || n.failed() || !made->front())
+    return {};
+  return plane ? moved(made->front(), 0, *plane) : made->front();
+}
+
 /// One window after the other: each is read, combined with its update and
-/// written. `places` and `update` begin with `batch` dims of windows.
-Value inTurn(HloNode &n, Value x, Value places, Value update, size_t batch) {
+/// written. `places` and `update` begin with `batch` dims of windows; `plane`
+/// is a dim of what follows them.
+Value inTurn(HloNode &n, Value x, Value places, Value update, size_t batch,
+             std::optional<int64_t> plane) {
   if (!x || !places || !update || n.failed())
     return {};
   auto inRows = [&](Value value, int64_t count) {
@@ -74,16 +102,12 @@ Value inTurn(HloNode &n, Value x, Value places, Value update, size_t batch) {
     SmallVector<int64_t> shape = n.shape(value);
     return inner.reshapeTo(row, ArrayRef(shape).drop_front());
   };
-  Value whole = region.body.function.getArgument(0), place = one(places),
-        part = one(update), next;
-  Value present = inner.make<ts::GatherNdOp>(whole, place, uint64_t(0));
-  std::optional<SmallVector<Value>> made =
-      present ? hloApply(inner, 0, {present, part}) : std::nullopt;
-  if (made && made->size() != 1)
-    (void)inner.damaged("its region gives another number of results");
-  else if (made)
-    next = inner.make<ts::ScatterNdOp>(whole, place, made->front(),
-                                       ts::ReduceKindAttr());
+  Value whole = region.body.function.getArgument(0), place = one(places), next;
+  if (Value made = combined(
+          inner, plane, inner.make<ts::GatherNdOp>(whole, place, uint64_t(0)),
+          one(update)))
+    next =
+        inner.make<ts::ScatterNdOp>(whole, place, made, ts::ReduceKindAttr());
   if (inner.error)
     n.error = inner.error;
   if (inner.missing)
@@ -101,23 +125,76 @@ Value inTurn(HloNode &n, Value x, Value places, Value update, size_t batch) {
   return loop.getResult(0);
 }
 
+/// How operand and updates are turned: [placed dims..., planes, others...].
+struct ScatterOrder {
+  SmallVector<int64_t> operand, back; ///< and back
+  /// Updates as [batch..., windows of the operand's dims in that order...].
+  SmallVector<int64_t> updates, shape;
+  std::optional<int64_t> plane; ///< of the operand
+};
+
+/// `gone`: dims of the operand that updates have not; `ofBatch`, `windows`:
+/// dims of the updates.
+ScatterOrder orderOf(const HloWindows &w, ArrayRef<int64_t> gone,
+                     ArrayRef<int64_t> ofBatch, ArrayRef<int64_t> windows,
+                     bool complex) {
+  ScatterOrder made;
+  auto rank = static_cast<int64_t>(w.operand.size());
+  SmallVector<int64_t> placed = w.placed(), order = placed;
+  for (int64_t dim = 0; dim < rank; ++dim)
+    if (!llvm::is_contained(placed, dim))
+      order.push_back(dim);
+  if (complex)
+    made.plane = static_cast<int64_t>(placed.size());
+  made.shape = w.batch;
+  for (int64_t dim : ofBatch)
+    made.updates.push_back(dim + complex);
+  for (int64_t i = 0; i <= rank; ++i) {
+    if (made.plane == i) {
+      made.operand.push_back(0);
+      made.updates.push_back(0);
+      made.shape.push_back(2);
+    }
+    if (i == rank)
+      break;
+    int64_t dim = order[i];
+    made.operand.push_back(dim + complex);
+    made.shape.push_back(w.sizes[dim]);
+    if (llvm::is_contained(gone, dim))
+      continue;
+    int64_t before =
+        llvm::count_if(gone, [&](int64_t other) { return other < dim; });
+    made.updates.push_back(windows[dim - before] + complex);
+  }
+  made.back.resize(made.operand.size());
+  for (auto [i, dim] : llvm::enumerate(made.operand))
+    made.back[dim] = static_cast<int64_t>(i);
+  return made;
+}
+
 LogicalResult importScatter(HloNode &n) {
   if (n.size() != 3 || n.results.size() != 1)
     return n.unsupported("of several operands");
-  auto rank = static_cast<int64_t>(ts::rankOf(n[0]));
-  bool replaces = hloReplaces(n.op, 0);
-  std::optional<ReduceKind> kind = hloCombiner(n.op, 0);
+  // Complex numbers come here with both planes where these meet.
+  bool complex = !n.onPlanes && isHloComplex(n.op->getOperand(0).getType());
+  if (!n.onPlanes && complex != isHloComplex(n.op->getOperand(2).getType()))
+    return n.damaged("its operand and updates are of two types");
+  SmallVector<int64_t> own = hloOwnShape(n, 0), updates = hloOwnShape(n, 2);
+  auto rank = static_cast<int64_t>(own.size());
+  bool replaces = !complex && hloReplaces(n.op, 0);
+  std::optional<ReduceKind> kind =
+      complex ? std::nullopt : hloCombiner(n.op, 0);
   // What is subtracted is added with the other sign.
-  bool subtracts = !replaces && !kind && hloSubtracts(n.op, 0);
+  bool subtracts = !complex && !replaces && !kind && hloSubtracts(n.op, 0);
   if (subtracts)
     kind = ReduceKind::add;
   // Any other region: elements are read, combined and written, all at once
   // where no element is written twice.
   bool combines = !replaces && !kind;
-  SmallVector<int64_t> updates = n.shape(n[2]),
-                       inserted = n.dims("inserted_window_dims", rank),
+  SmallVector<int64_t> inserted = n.dims("inserted_window_dims", rank),
                        paired = n.dims("input_batching_dims", rank),
-                       windows = n.dims("update_window_dims", ts::rankOf(n[2]));
+                       windows = n.dims("update_window_dims",
+                                        static_cast<int64_t>(updates.size()));
   if (n.failed())
     return failure();
   SmallVector<int64_t> gone = inserted;
@@ -125,7 +202,7 @@ LogicalResult importScatter(HloNode &n) {
   llvm::sort(windows);
   if (windows.size() + gone.size() != static_cast<size_t>(rank))
     return n.damaged("its windows have another rank than the operand");
-  SmallVector<int64_t> sizes, own = n.shape(n[0]);
+  SmallVector<int64_t> sizes;
   size_t next = 0;
   for (int64_t dim = 0; dim < rank; ++dim) {
     bool dropped = llvm::is_contained(gone, dim);
@@ -150,49 +227,33 @@ LogicalResult importScatter(HloNode &n) {
   if (llvm::is_contained(updates, 0))
     return n.out(n[0]);
 
-  // Updates as [batch..., windows of the operand's dims in `order`...]
-  SmallVector<int64_t> placed = w->placed(), order = placed, back(rank),
-                       permutation = ofBatch, shape = w->batch;
-  for (int64_t dim = 0; dim < rank; ++dim)
-    if (!llvm::is_contained(placed, dim))
-      order.push_back(dim);
-  for (auto [i, dim] : llvm::enumerate(order))
-    back[dim] = static_cast<int64_t>(i);
-  for (int64_t dim : order) {
-    shape.push_back(sizes[dim]);
-    if (llvm::is_contained(gone, dim))
-      continue;
-    int64_t before =
-        llvm::count_if(gone, [&](int64_t other) { return other < dim; });
-    permutation.push_back(windows[dim - before]);
-  }
-  Value update = n.reshapeTo(n.transpose(n[2], permutation), shape);
+  ScatterOrder order = orderOf(*w, gone, ofBatch, windows, complex);
+  SmallVector<int64_t> placed = w->placed();
+  Value update = n.reshapeTo(n.transpose(n[2], order.updates), order.shape);
   if (subtracts)
     update = n.make<ts::NegOp>(update);
-  Value x = n.transpose(n[0], order);
+  Value x = n.transpose(n[0], order.operand);
   if (!update || !x || n.failed())
     return failure();
-  auto combined = [&](Value present) {
-    std::optional<SmallVector<Value>> made =
-        present ? hloApply(n, 0, {present, update}) : std::nullopt;
-    if (made && made->size() != 1)
-      (void)n.damaged("its region gives another number of results");
-    return made && !n.failed() ? made->front() : Value();
-  };
   if (placed.empty()) { // one window, which is all of the operand
     if (!w->batch.empty())
       return n.unsupported("of several windows that are all of the operand");
     Value y = replaces   ? update
-              : combines ? combined(x)
+              : combines ? combined(n, order.plane, x, update)
                          : hloCombine(n, *kind, x, update);
-    return y ? n.out(n.transpose(y, back)) : failure();
+    return y ? n.out(n.transpose(y, order.back)) : failure();
   }
   Value fits = fitting(n, *w);
   Type element = ts::elementTypeOf(x);
   bool spare = false;
   bool repeats = combines && !n.flag("unique_indices") && !w->batch.empty();
   if (combines && !repeats) {
-    update = combined(n.make<ts::GatherNdOp>(x, hloPlaces(n, *w), uint64_t(0)));
+    std::optional<int64_t> along;
+    if (order.plane)
+      along = *order.plane + static_cast<int64_t>(w->batch.size());
+    update = combined(n, along,
+                      n.make<ts::GatherNdOp>(x, hloPlaces(n, *w), uint64_t(0)),
+                      update);
     if (!update)
       return failure();
   }
@@ -212,11 +273,12 @@ LogicalResult importScatter(HloNode &n) {
   auto reduction = replaces ? ts::ReduceKindAttr()
                             : ts::ReduceKindAttr::get(n.shared.context, *kind);
   Value y =
-      repeats ? inTurn(n, x, hloPlaces(n, *w), update, w->batch.size())
-              : n.make<ts::ScatterNdOp>(x, hloPlaces(n, *w), update, reduction);
+      repeats
+          ? inTurn(n, x, hloPlaces(n, *w), update, w->batch.size(), order.plane)
+          : n.make<ts::ScatterNdOp>(x, hloPlaces(n, *w), update, reduction);
   if (spare)
     y = n.sliceDim(y, 0, n.dim(0), n.dim(own[placed[0]]));
-  return n.out(n.transpose(y, back));
+  return n.out(n.transpose(y, order.back));
 }
 
 constexpr HloRow rows[] = {

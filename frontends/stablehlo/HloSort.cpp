@@ -11,8 +11,8 @@ namespace {
 
 using ts::Dim;
 
-/// Of a comparator that is called for each two elements.
-constexpr int64_t kMostRanked = 1 << 14;
+/// Of elements that a comparator is called for.
+constexpr int64_t kMostPairs = 1 << 28;
 
 /// The program's own dims of an operand: not that of the planes.
 int64_t planesOf(HloNode &n, size_t i) {
@@ -56,6 +56,16 @@ LogicalResult sortByKeys(HloNode &n, ArrayRef<HloSortKey> keys, int64_t dim) {
       by = hloTotallyOrdered(n, by);
     if (by && ts::elementTypeOf(by).isInteger(1))
       by = n.convert(by, n.b.getIntegerType(8, false));
+    Value settled; // by an earlier key, whose NaNs stay in order
+    for (size_t i = 0; i < k; ++i)
+      if (keys[i].keepsNan) {
+        Value nan = n.make<ts::IsNanOp>(computed[i] ? computed[i]
+                                                    : values[keys[i].operand]);
+        settled = settled ? n.binary<ts::OrOp>(settled, nan) : nan;
+      }
+    bool carries = !settled && (total || by == given);
+    if (settled && by)
+      by = n.select(settled, n.scalarFor(by, 0), by);
     if (!by)
       return failure();
     Operation *sorted = n.makeOp<ts::TopKOp>(2, by, ts::dimOf(by, dim).attr(),
@@ -64,7 +74,7 @@ LogicalResult sortByKeys(HloNode &n, ArrayRef<HloSortKey> keys, int64_t dim) {
       return failure();
     Value order = sorted->getResult(1), first = sorted->getResult(0);
     for (auto [i, value] : llvm::enumerate(values))
-      if (computed[k] || i != key.operand || !(total || by == given))
+      if (computed[k] || i != key.operand || !carries)
         value = inOrder(n, i, value, order, dim);
       else
         value = total ? hloFromTotalOrder(n, first, given.getType()) : first;
@@ -85,11 +95,15 @@ LogicalResult sortByRank(HloNode &n, int64_t dim) {
   shape.erase(shape.begin(), shape.begin() + planesOf(n, 0));
   if (n.failed())
     return failure();
-  int64_t length = shape[dim];
-  if (length > kMostRanked)
-    return n.unsupported("of more than " + Twine(kMostRanked) +
-                         " elements, with a comparator that is not one of "
-                         "keys");
+  int64_t length = shape[dim], pairs = length;
+  bool many = false;
+  for (int64_t size : shape)
+    many |= llvm::MulOverflow(pairs, size, pairs);
+  if ((many || pairs > kMostPairs) && !llvm::is_contained(shape, 0))
+    return n.unsupported("of lines of " + Twine(length) +
+                         " elements with a comparator that is not one of "
+                         "keys: more than " +
+                         Twine(kMostPairs) + " pairs to compare");
   SmallVector<int64_t> grid(shape); // [..., the one, the other]
   grid.insert(grid.begin() + dim, length);
   auto spread = [&](size_t i, int64_t at) {

@@ -118,6 +118,11 @@ StringRef textOf(Operation *op, StringRef name) {
   return text ? text.getValue() : StringRef();
 }
 
+bool isOfFloats(Value value) {
+  auto type = dyn_cast<RankedTensorType>(value.getType());
+  return !type || isa<FloatType>(type.getElementType());
+}
+
 /// A comparison of what two elements give; nothing for anything else.
 std::optional<HloSortKey> keyOf(Value value, Block *block, StringRef lower,
                                 StringRef upper) {
@@ -136,16 +141,15 @@ std::optional<HloSortKey> keyOf(Value value, Block *block, StringRef lower,
   bool turned = source.getArgNumber() % 2 == 1, canonical = false;
   BlockArgument argument = comparedArgument(x, canonical);
   bool total = textOf(op, "compare_type") == "TOTALORDER";
-  return HloSortKey{
-      source.getArgNumber() / 2,
-      (direction == lower) != turned,
-      argument &&
-          (!total || canonical ||
-           !isa<FloatType>(
-               cast<RankedTensorType>(argument.getType()).getElementType())),
-      total,
-      turned ? y : x,
-      turned ? x : y};
+  canonical = (argument && canonical) || !isOfFloats(x);
+  return HloSortKey{source.getArgNumber() / 2,
+                    (direction == lower) != turned,
+                    argument && (!total || canonical),
+                    total,
+                    canonical,
+                    /*keepsNan=*/false,
+                    turned ? y : x,
+                    turned ? x : y};
 }
 
 /// What is left to decide where one key does not.
@@ -153,6 +157,17 @@ struct DecidedKey {
   HloSortKey key;
   Value rest;
 };
+
+/// Whether later keys decide where `tie` says so: it compares what `key` does.
+/// Comparisons of two kinds part zeros and NaNs in two ways.
+bool isTieOf(const std::optional<HloSortKey> &tie,
+             std::optional<HloSortKey> &key, Block *block) {
+  if (!tie || !key || !isAlike(tie->first, key->first, block, false) ||
+      (tie->isTotal != key->isTotal && !key->isCanonical))
+    return false;
+  key->keepsNan = !tie->isTotal && isOfFloats(key->first);
+  return true;
+}
 
 /// key < or (key == and rest), in any order of operands.
 std::optional<DecidedKey> byLogic(Value value, Block *block) {
@@ -165,8 +180,7 @@ std::optional<DecidedKey> byLogic(Value value, Block *block) {
           both ? keyOf(either->getOperand(i), block, "LT", "GT") : std::nullopt;
       std::optional<HloSortKey> tie =
           key ? keyOf(both->getOperand(k), block, "EQ", "EQ") : std::nullopt;
-      if (tie && tie->isTotal == key->isTotal &&
-          isAlike(tie->first, key->first, block, false))
+      if (isTieOf(tie, key, block))
         return DecidedKey{*key, both->getOperand(1 - k)};
     }
   }
@@ -183,8 +197,7 @@ std::optional<DecidedKey> bySelect(Value value, Block *block) {
                : std::nullopt;
     std::optional<HloSortKey> key =
         tie ? keyOf(select->getOperand(less), block, "LT", "GT") : std::nullopt;
-    if (key && tie->isTotal == key->isTotal &&
-        isAlike(tie->first, key->first, block, false))
+    if (isTieOf(tie, key, block))
       return DecidedKey{*key, select->getOperand(rest)};
   }
   return std::nullopt;

@@ -12,6 +12,10 @@ struct HloSortKey {
   /// It is the operand's elements, zeros alike and NaN last.
   bool isOperand;
   bool isTotal; ///< else: -NaN, negative numbers, -0, 0, ..., NaN
+  /// Integers, or floats with zeros alike and NaNs alike.
+  bool isCanonical;
+  /// NaNs stay in order: no later key decides among them.
+  bool keepsNan;
   /// What is compared, of the elements that a comparator takes first, and what
   /// it is compared with.
   mlir::Value first, second;

@@ -107,11 +107,14 @@ LogicalResult importNextAfter(HloNode &n) {
 
 LogicalResult importConstantLike(HloNode &n) {
   auto value = n.op->getAttrOfType<TypedAttr>("value");
-  if (!value || !isa<FloatAttr, IntegerAttr>(value) ||
-      value.getType() != ts::elementTypeOf(n[0]))
+  auto type = dyn_cast<RankedTensorType>(n.op->getOperand(0).getType());
+  if (!value || !isa<FloatAttr, IntegerAttr>(value) || !type ||
+      value.getType() != type.getElementType())
     return n.damaged("has no value of its operand's type");
   Value scalar = n.constant(DenseElementsAttr::get(
       RankedTensorType::get({}, value.getType()), Attribute(value)));
+  if (n.onWide) // of what the operand was
+    scalar = n.convert(scalar, ts::elementTypeOf(n[0]));
   return n.out(n.broadcastTo(scalar, ts::dimsOf(n[0])));
 }
 

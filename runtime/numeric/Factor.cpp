@@ -124,20 +124,51 @@ static void reflect(const double *a, int64_t width, int64_t k, double tau,
                  a + i * width + k, 1, 1);
 }
 
+/// One step of factorQr.
+static void eliminateColumn(double *a, int64_t m, int64_t n, int64_t k,
+                            double *tau) {
+  double alpha = a[k * n + k], below = 0;
+  for (int64_t i = k + 1; i < m; ++i)
+    below = hypotenuse(below, a[i * n + k]);
+  tau[k] = 0;
+  if (below == 0)
+    return;
+  double beta = -std::copysign(hypotenuse(alpha, below), alpha);
+  tau[k] = (beta - alpha) / beta;
+  for (int64_t i = k + 1; i < m; ++i)
+    a[i * n + k] /= alpha - beta;
+  a[k * n + k] = beta;
+  reflect(a, n, k, tau[k], a, m, n, k + 1);
+}
+
 void factorQr(double *a, int64_t m, int64_t n, double *tau) {
+  for (int64_t k = 0; k < std::min(m, n); ++k)
+    eliminateColumn(a, m, n, k, tau);
+}
+
+void factorPivotedQr(double *a, int64_t m, int64_t n, int32_t *pivots,
+                     double *tau) {
+  auto swap = [&](int64_t x, int64_t y) {
+    for (int64_t i = 0; x != y && i < m; ++i)
+      std::swap(a[i * n + x], a[i * n + y]);
+    std::swap(pivots[x], pivots[y]);
+  };
+  int64_t fixed = 0;
+  for (int64_t j = 0; j < n; ++j) {
+    bool first = pivots[j] != 0;
+    pivots[j] = static_cast<int32_t>(j + 1);
+    if (first)
+      swap(fixed++, j);
+  }
+  std::vector<double> lengths(n);
   for (int64_t k = 0; k < std::min(m, n); ++k) {
-    double alpha = a[k * n + k], below = 0;
-    for (int64_t i = k + 1; i < m; ++i)
-      below = hypotenuse(below, a[i * n + k]);
-    tau[k] = 0;
-    if (below == 0)
-      continue;
-    double beta = -std::copysign(hypotenuse(alpha, below), alpha);
-    tau[k] = (beta - alpha) / beta;
-    for (int64_t i = k + 1; i < m; ++i)
-      a[i * n + k] /= alpha - beta;
-    a[k * n + k] = beta;
-    reflect(a, n, k, tau[k], a, m, n, k + 1);
+    std::fill(lengths.begin(), lengths.end(), 0.0);
+    for (int64_t i = k; k >= fixed && i < m; ++i)
+      for (int64_t j = k; j < n; ++j)
+        lengths[j] = hypotenuse(lengths[j], a[i * n + j]);
+    swap(k, std::max_element(lengths.begin() + k, lengths.end()) -
+                lengths.begin());
+    eliminateColumn(a, m, n, k, tau);
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <complex>
 #include <cstdint>
 #include <vector>
 
@@ -41,6 +42,11 @@ void solveLu(const double *lu, const int32_t *pivots, double *b, int64_t n,
 /// a [m, n] becomes R and, below the diagonal, the Householder vectors of
 /// A = Q R; tau [min(m, n)] their factors.
 void factorQr(double *a, int64_t m, int64_t n, double *tau);
+/// The same of A P = Q R with columns swapped by what is left of their length;
+/// those that `pivots` [n] has not 0 for come first. `pivots` becomes, counted
+/// from 1, the column of A that each is.
+void factorPivotedQr(double *a, int64_t m, int64_t n, int32_t *pivots,
+                     double *tau);
 /// The first `columns` columns of Q, as [m, columns], of `count` Householder
 /// vectors in a [m, n].
 void productOfHouseholders(const double *a, int64_t m, int64_t n,
@@ -61,5 +67,21 @@ void singular(const double *a, int64_t m, int64_t n, double *u, double *s,
 /// read, and unless `v` is null the eigenvectors as its columns [n, n]; by
 /// Jacobi's rotations. NaN or infinity in `a` gives NaN everywhere.
 void eigenvalues(const double *a, int64_t n, double *w, double *v = nullptr);
+
+//===----------------------------------------------------------------------===//
+// Schur.cpp
+//===----------------------------------------------------------------------===//
+/// a [n, n] becomes H and, below the diagonal's neighbour, the Householder
+/// vectors of A = Q H Q^T; tau [n - 1] their factors.
+void reduceHessenberg(double *a, int64_t n, double *tau);
+/// a [n, n] becomes the T of A = Z T Z^T, with blocks of two on the diagonal
+/// for pairs of complex eigenvalues; w [n] are the eigenvalues. False where the
+/// iteration does not end, or `a` is not finite: all is NaN.
+bool schurForm(double *a, int64_t n, double *z, std::complex<double> *w);
+/// Eigenvectors of length 1 as columns of v [n, n], or those of `left`, v^H A =
+/// w v^H, from what schurForm gave.
+void schurVectors(const double *t, const double *z,
+                  const std::complex<double> *w, int64_t n, bool left,
+                  std::complex<double> *v);
 
 } // namespace knapper::numeric

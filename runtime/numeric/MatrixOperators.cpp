@@ -96,6 +96,32 @@ int eigenShape(const knapper_call *call, knapper_result_shape *results) {
   return 0;
 }
 
+int pivotedQrShape(const knapper_call *call, knapper_result_shape *results) {
+  const knapper_tensor &a = call->inputs[0];
+  results[0] = shapeOf(a, KNAPPER_F64, {rowsOf(a), columnsOf(a)});
+  results[1] = shapeOf(a, KNAPPER_I32, {columnsOf(a)});
+  results[2] = shapeOf(a, KNAPPER_F64, {leastOf(a)});
+  return 0;
+}
+int hessenbergShape(const knapper_call *call, knapper_result_shape *results) {
+  const knapper_tensor &a = call->inputs[0];
+  results[0] = shapeOf(a, KNAPPER_F64, {rowsOf(a), rowsOf(a)});
+  results[1] = shapeOf(a, KNAPPER_F64, {std::max<int64_t>(rowsOf(a) - 1, 0)});
+  return 0;
+}
+/// `squares` results [n, n], then or before those two of [n].
+template <int squares, bool before>
+int spectrumShape(const knapper_call *call, knapper_result_shape *results) {
+  const knapper_tensor &a = call->inputs[0];
+  int lists = before ? squares : 0;
+  for (int i = 0; i < squares; ++i)
+    results[before ? i : i + 2] =
+        shapeOf(a, KNAPPER_F64, {rowsOf(a), rowsOf(a)});
+  for (int i = lists; i < lists + 2; ++i)
+    results[i] = shapeOf(a, KNAPPER_F64, {rowsOf(a)});
+  return 0;
+}
+
 //===----------------------------------------------------------------------===//
 // Values
 //===----------------------------------------------------------------------===//
@@ -197,8 +223,72 @@ int eigenvectors(void *, const knapper_call *call) {
   return 0;
 }
 
+int pivotedQr(void *, const knapper_call *call) {
+  copyInto(call, 0, 0);
+  Matrices a(call->outputs[0]);
+  auto *pivots = result<int32_t>(call, 1);
+  std::copy_n(static_cast<const int32_t *>(call->inputs[1].data),
+              a.count * a.columns, pivots);
+  for (int64_t i = 0; i < a.count; ++i)
+    factorPivotedQr(a.at(i), a.rows, a.columns, pivots + i * a.columns,
+                    result<double>(call, 2) + i * a.least());
+  return 0;
+}
+
+int hessenberg(void *, const knapper_call *call) {
+  copyInto(call, 0, 0);
+  Matrices a(call->outputs[0]);
+  for (int64_t i = 0; i < a.count; ++i)
+    reduceHessenberg(a.at(i), a.rows,
+                     result<double>(call, 1) +
+                         i * std::max<int64_t>(a.rows - 1, 0));
+  return 0;
+}
+
+/// Real and imaginary parts to two results, from element `at` on.
+void outParts(const knapper_call *call, int first, int64_t at,
+              const std::vector<std::complex<double>> &values) {
+  for (size_t i = 0; i < values.size(); ++i) {
+    result<double>(call, first)[at + static_cast<int64_t>(i)] =
+        values[i].real();
+    result<double>(call, first + 1)[at + static_cast<int64_t>(i)] =
+        values[i].imag();
+  }
+}
+
+int schur(void *, const knapper_call *call) {
+  copyInto(call, 0, 0);
+  Matrices a(call->outputs[0]), z(call->outputs[1]);
+  std::vector<std::complex<double>> w(a.rows);
+  for (int64_t i = 0; i < a.count; ++i) {
+    schurForm(a.at(i), a.rows, z.at(i), w.data());
+    outParts(call, 2, i * a.rows, w);
+  }
+  return 0;
+}
+
+int eig(void *, const knapper_call *call) {
+  Matrices a(call->inputs[0]);
+  int64_t n = a.rows;
+  std::vector<std::complex<double>> w(n), v(n * n);
+  std::vector<double> t(n * n), z(n * n);
+  for (int64_t i = 0; i < a.count; ++i) {
+    std::copy_n(a.at(i), n * n, t.data());
+    bool good = schurForm(t.data(), n, z.data(), w.data());
+    outParts(call, 0, i * n, w);
+    for (bool left : {true, false}) {
+      std::fill(v.begin(), v.end(), good ? 0 : t[0]);
+      if (good && integerOf(call, left ? "left" : "right", 1))
+        schurVectors(t.data(), z.data(), w.data(), n, left, v.data());
+      outParts(call, left ? 2 : 4, i * n * n, v);
+    }
+  }
+  return 0;
+}
+
 /// `takes` has a letter an input: m a matrix, s a square one, r a matrix with
-/// as many rows as the first, p pivots, t factors of vectors.
+/// as many rows as the first, p pivots, c an integer a column, t factors of
+/// vectors.
 struct MatrixRow {
   const char *name, *takes;
   int32_t gives;
@@ -208,12 +298,16 @@ struct MatrixRow {
 
 constexpr MatrixRow rows[] = {
     {"MatrixCholesky", "s", 2, choleskyShape, cholesky},
+    {"MatrixEig", "s", 6, spectrumShape<4, false>, eig},
     {"MatrixEigenvalues", "s", 1, eigenShape, eigen},
     {"MatrixEigenvectors", "s", 2, eigenvectorShape, eigenvectors},
     {"MatrixExp", "s", 1, sameShape<0>, exponentials},
+    {"MatrixHessenberg", "s", 2, hessenbergShape, hessenberg},
     {"MatrixHouseholder", "mt", 1, householderShape, householder},
     {"MatrixLu", "m", 3, luShape, lu},
+    {"MatrixPivotedQr", "mc", 3, pivotedQrShape, pivotedQr},
     {"MatrixQr", "m", 2, qrShape, qr},
+    {"MatrixSchur", "s", 4, spectrumShape<2, true>, schur},
     {"MatrixSolve", "sr", 1, sameShape<1>, solve},
     {"MatrixSolveLu", "spr", 1, sameShape<2>, solveByLu},
     {"MatrixSvd", "m", 3, svdShape, svd},
@@ -221,9 +315,10 @@ constexpr MatrixRow rows[] = {
 
 bool isTaken(char letter, const knapper_tensor &first,
              const knapper_tensor &x) {
-  bool list = letter == 'p' || letter == 't';
+  bool integers = letter == 'p' || letter == 'c',
+       list = integers || letter == 't';
   if (first.rank < 2 || x.rank != first.rank - (list ? 1 : 0) ||
-      x.dtype != (letter == 'p' ? KNAPPER_I32 : KNAPPER_F64) ||
+      x.dtype != (integers ? KNAPPER_I32 : KNAPPER_F64) ||
       !std::equal(x.shape, x.shape + first.rank - 2, first.shape))
     return false;
   switch (letter) {
@@ -233,6 +328,8 @@ bool isTaken(char letter, const knapper_tensor &first,
     return rowsOf(x) == rowsOf(first);
   case 'p':
     return x.shape[x.rank - 1] == leastOf(first);
+  case 'c':
+    return x.shape[x.rank - 1] == columnsOf(first);
   case 't':
     return x.shape[x.rank - 1] <= leastOf(first);
   default:

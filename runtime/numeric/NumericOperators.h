@@ -20,10 +20,18 @@ std::vector<knapper_operator> elementOperators();
 ///   MatrixSolve       a [n, n], b [n, c] -> X of T X = B; upper, unit
 ///   MatrixSolveLu     LU [n, n], pivots i32 [n], b [n, c] -> X of A X = B
 ///   MatrixQr          a [m, n] -> R and vectors [m, n], factors [k]
-///   MatrixHouseholder vectors [m, n], factors [k] -> Q [m, n], or [m, m] where
-///   `square` is set MatrixExp         a [n, n] -> e^A MatrixSvd         a [m,
-///   n] -> U [m, k], S [k], Vh [k, n] MatrixEigenvalues a [n, n] -> [n]
+///   MatrixPivotedQr   a [m, n], i32 [n] -> the same, pivots i32 [n] between
+///   MatrixHouseholder vectors [m, n], factors [k] -> Q [m, n], or [m, m]
+///                     where `square` is set
+///   MatrixExp         a [n, n] -> e^A
+///   MatrixSvd         a [m, n] -> U [m, k], S [k], Vh [k, n]
+///   MatrixEigenvalues a [n, n] -> [n], of a symmetric a
 ///   MatrixEigenvectors a [n, n] -> [n], V [n, n], of a symmetric a
+///   MatrixHessenberg  a [n, n] -> H and vectors [n, n], factors [n - 1]
+///   MatrixSchur       a [n, n] -> T, Z [n, n], eigenvalues' parts [n], [n]
+///   MatrixEig         a [n, n] -> eigenvalues' parts [n], [n], parts of the
+///                     vectors on the left and on the right [n, n] each, 0
+///                     where `left` or `right` is off
 /// with k = min(m, n).
 std::vector<knapper_operator> matrixOperators();
 

@@ -207,3 +207,46 @@ TEST(Matrix, SpectraAndExponentials) {
   eigenvalues(bad.data(), 2, w);
   EXPECT_TRUE(std::isnan(w[0]));
 }
+
+TEST(Matrix, SchurFormsAndHessenbergFormsMultiplyToTheMatrix) {
+  for (int64_t n : {0, 1, 2, 5, 30}) {
+    std::vector<double> a = matrix(n, n), t = a, z(n * n), w(n);
+    std::vector<std::complex<double>> values(n), v(n * n);
+    ASSERT_TRUE(schurForm(t.data(), n, z.data(), values.data()));
+    std::vector<double> turned(n * n);
+    for (int64_t i = 0; i < n; ++i)
+      for (int64_t j = 0; j < n; ++j)
+        turned[i * n + j] = z[j * n + i];
+    expectClose(times(times(z, t, n, n, n), turned, n, n, n), a);
+    for (bool left : {false, true}) {
+      schurVectors(t.data(), z.data(), values.data(), n, left, v.data());
+      for (int64_t k = 0; k < n; ++k)
+        for (int64_t i = 0; i < n; ++i) {
+          std::complex<double> sum = 0;
+          for (int64_t j = 0; j < n; ++j)
+            sum += (left ? a[j * n + i] : a[i * n + j]) * v[j * n + k];
+          std::complex<double> value = left ? std::conj(values[k]) : values[k];
+          EXPECT_NEAR(std::abs(sum - value * v[i * n + k]), 0, 1e-12);
+        }
+    }
+  }
+  double bad[1] = {NAN}, z[1];
+  std::complex<double> value;
+  EXPECT_FALSE(schurForm(bad, 1, z, &value));
+}
+
+TEST(Matrix, PivotedQrKeepsChosenColumnsFirst) {
+  std::vector<double> a = matrix(4, 3), q(12), tau(3), r(9, 0.0);
+  std::vector<double> packed = a;
+  int32_t pivots[3] = {0, 0, 1};
+  factorPivotedQr(packed.data(), 4, 3, pivots, tau.data());
+  EXPECT_EQ(pivots[0], 3);
+  productOfHouseholders(packed.data(), 4, 3, tau.data(), 3, q.data(), 3);
+  for (int64_t i = 0; i < 3; ++i)
+    for (int64_t j = i; j < 3; ++j)
+      r[i * 3 + j] = packed[i * 3 + j];
+  std::vector<double> product = times(q, r, 4, 3, 3);
+  for (int64_t i = 0; i < 4; ++i)
+    for (int64_t j = 0; j < 3; ++j)
+      EXPECT_NEAR(product[i * 3 + j], a[i * 3 + pivots[j] - 1], 1e-12);
+}

@@ -227,7 +227,12 @@ def ordered_effects():
 def costs():
     """flops and bytes of a run, loops of a known number of turns counted so often."""
     x = np.ones((64, 32), np.float32)
-    one = jax.jit(lambda x: x @ x.T).lower(x).compile().cost_analysis()
+    lowered = jax.jit(lambda x: x @ x.T).lower(x)
+    with jax.default_device(jax.devices("cpu")[0]):
+        wanted = jax.jit(lambda x: x @ x.T).lower(x).cost_analysis()
+    if wanted != lowered.cost_analysis() or wanted["flops"] < 2 * 64 * 64 * 32:
+        return f"{lowered.cost_analysis()} for {wanted} before it is compiled"
+    one = lowered.compile().cost_analysis()
     if not 2 * 64 * 64 * 32 <= one["flops"] <= 3 * 64 * 64 * 32 or one["bytes accessed"] < x.nbytes + 64 * 64 * 4:
         return f"{one}"
     y = np.ones((32, 32), np.float32)

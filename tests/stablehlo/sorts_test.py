@@ -150,8 +150,35 @@ def test_a_long_comparator_of_no_keys():
     body = "%p = stablehlo.subtract %a0, %b0 : tensor<i32>\n %zero = stablehlo.constant dense<0> : tensor<i32>\n" + compare("r", "LT", "p", "zero", "i32")
     numbers = np.random.default_rng(0).integers(0, 50, (1, 700)).astype(np.int32)
     check(program(body, ["i32"], "1x700"), [np.sort(numbers, 1)], numbers)
-    with pytest.raises(knapper.UserError, match="more than 16384 elements, with a comparator that is not one of keys"):
-        knapper.compile(program(body, ["i32"], "1x20000"), cache=False)
+    # Each element is compared with each of its line: what counts is how many pairs all lines have.
+    for shape in ("1x20000", "1000x1000"):
+        with pytest.raises(knapper.UserError, match="with a comparator that is not one of keys: more than 268435456 pairs"):
+            knapper.compile(program(body, ["i32"], shape), cache=False)
+
+
+@pytest.mark.parametrize("length", [8, 20000])
+@pytest.mark.parametrize("kind, tie", [("TOTALORDER", "FLOAT"), ("FLOAT", "TOTALORDER"), ("FLOAT", "FLOAT"), ("TOTALORDER", "TOTALORDER")])
+def test_ties_of_another_kind(kind, tie, length):
+    """NaNs are one place for TOTALORDER, then the second key decides; for FLOAT they are unequal and stay in order."""
+    body = (
+        CONSTANTS + ALIKE + compare("l", "LT", "p", "q", kind=kind) + compare("e", "EQ", "p", "q", kind=tie) + compare("n", "LT", "a1", "b1", "i32")
+        + f"%c = stablehlo.and %e, %n : {B}\n %r = stablehlo.or %l, %c : {B}\n"
+    )  # fmt: skip
+    x = np.resize(X, (2, length))
+    if kind == "FLOAT":  # for which NaNs and numbers have no order
+        x[0], x[1] = np.nan, np.nan_to_num(x[1])
+    k = np.random.default_rng(0).integers(0, 1000, x.shape).astype(np.int32)
+    check(program(body, shape=f"2x{length}"), ordered(lambda x, k: (np.isnan(x), *((0, k if tie == "TOTALORDER" else 0) if np.isnan(x) else (x, k))), x, k), x, k)
+
+
+def test_ties_that_part_zeros():
+    """-0 and 0 are apart in one comparison and alike in the other: no order of keys."""
+    body = (
+        compare("l", "LT", "a0", "b0", kind="TOTALORDER") + compare("e", "EQ", "a0", "b0", kind="FLOAT") + compare("n", "LT", "a1", "b1", "i32")
+        + f"%c = stablehlo.and %e, %n : {B}\n %r = stablehlo.or %l, %c : {B}\n"
+    )  # fmt: skip
+    with pytest.raises(knapper.UserError, match="with a comparator that is not one of keys"):
+        knapper.compile(program(body, shape="1x20000"), cache=False)
 
 
 def test_complex_numbers():

@@ -83,6 +83,22 @@ def test_special_functions(name, dtype):
         np.testing.assert_allclose(ours.astype(np.float64), np.asarray(each, np.float64), rtol=tolerance, atol=tolerance * (name != "nextafter"))
 
 
+@pytest.mark.parametrize("element", ["f8E4M3FN", "f8E5M2", "i4", "ui8", "bf16", "f64"])
+def test_constant_like(element):
+    value = f"{3 if 'i' in element else 3.0} : {element}"
+    text = f"""module {{
+  func.func public @main(%x: tensor<3xi32>) -> tensor<3xf32> {{
+    %y = stablehlo.convert %x : (tensor<3xi32>) -> tensor<3x{element}>
+    %z = "chlo.constant_like"(%y) <{{value = {value}}}> : (tensor<3x{element}>) -> tensor<3x{element}>
+    %r = stablehlo.convert %z : (tensor<3x{element}>) -> tensor<3xf32>
+    return %r : tensor<3xf32>
+  }}
+}}
+"""
+    outputs = knapper.compile(text.encode(), cache=False)(np.zeros(3, np.int32))
+    np.testing.assert_array_equal(np.asarray(outputs[0]), 3)
+
+
 TOKENS = """module {
   func.func public @main(%x: tensor<4xf32>, %t: !stablehlo.token) -> (tensor<4xf32>, !stablehlo.token) {
     %a = stablehlo.create_token : !stablehlo.token

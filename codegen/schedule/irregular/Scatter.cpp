@@ -217,8 +217,10 @@ LogicalResult Updates::loopByRuns(Coord &from) {
   Dim extent = dims[indexed], count = split.dims[dim];
   ts::ReduceKind kind = *scatterReduction(op);
   bool isUnsigned = ts::elementTypeOf(op->getResult(0)).isUnsignedInteger();
-  Type i64 = b.getI64Type(), element;
-  Value places = tile::ScratchOp::create(b, loc, tile::BufferType::get(i64),
+  // Half as many bytes to store and load again where they suffice.
+  bool isShort = extent.asConstant().value_or(INT64_MAX) <= INT32_MAX;
+  Type number = isShort ? b.getI32Type() : b.getI64Type(), element;
+  Value places = tile::ScratchOp::create(b, loc, tile::BufferType::get(number),
                                          e.constant(0));
   Value values;
   auto prepare = [&](Value i, Value valid) -> LogicalResult {
@@ -253,7 +255,7 @@ LogicalResult Updates::loopByRuns(Coord &from) {
         e.constant(static_cast<int64_t>(sizeof(int64_t)) * ahead));
     tile::StoreOp::create(
         b, loc,
-        arith::IndexCastOp::create(b, loc, VectorType::get(ahead, i64),
+        arith::IndexCastOp::create(b, loc, VectorType::get(ahead, number),
                                    e.lanePositions(*place, ahead)),
         places, e.constant(0));
     tile::StoreOp::create(b, loc, x, values, e.constant(0));
@@ -266,9 +268,9 @@ LogicalResult Updates::loopByRuns(Coord &from) {
     else
       to.dims.resize(dims.size());
     to.lanes = 0;
-    to.dims[indexed] = {arith::IndexCastOp::create(
+    to.dims[indexed] = {arith::IndexCastUIOp::create(
         b, loc, b.getIndexType(),
-        tile::LoadOp::create(b, loc, i64, places, j))};
+        tile::LoadOp::create(b, loc, number, places, j))};
     Value x = tile::LoadOp::create(b, loc, element, values, j);
     x = combineElements(e, kind, e.load(output, type, to), x, isUnsigned);
     e.store(x, output, type, to);

@@ -237,9 +237,41 @@ def _allow_donation() -> None:
         platforms.append(PLATFORM)
 
 
+def _count_before_compiling() -> None:
+    """JAX asks no plugin what a program costs that is lowered and not compiled: XLA
+    counts the program's ops then, as it does for JAX's own platforms."""
+    import functools
+
+    from jax._src import xla_bridge
+    from jax._src.interpreters import pxla
+    from jax._src.lib import _jax, xla_client
+
+    computation: Any = getattr(pxla, "MeshComputation", None)
+    usual = getattr(computation, "cost_analysis", None)
+    count = getattr(_jax, "hlo_module_cost_analysis", None)
+    if usual is None or count is None or hasattr(usual, "__wrapped__"):
+        return
+
+    @functools.cache
+    def counter() -> Any:
+        try:
+            return xla_bridge.get_backend("cpu")
+        except RuntimeError:  # not among the platforms of this process
+            return xla_client.make_cpu_client()
+
+    @functools.wraps(usual)
+    def cost_analysis(self: Any) -> dict[str, float]:
+        if self.compile_args["backend"].platform != PLATFORM:
+            return usual(self)
+        return count(counter(), self.hlo().as_hlo_module())
+
+    computation.cost_analysis = cost_analysis
+
+
 def register() -> None:
     _register_factorisations()
     _register_complex()
     _register_callbacks()
     _register_collectives()
     _allow_donation()
+    _count_before_compiling()

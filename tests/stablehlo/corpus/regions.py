@@ -142,6 +142,38 @@ def scatters() -> Iterator[Program]:
 
 
 @register
+def complex_scatters() -> Iterator[Program]:
+    """Of functions in which real and imaginary parts meet: products, and others that hang on the order of updates."""
+    functions = {
+        "multiply": "%s = stablehlo.multiply %p, %q : {0}\n",
+        "multiply and add": "%m = stablehlo.multiply %p, %q : {0}\n      %s = stablehlo.add %m, %q : {0}\n",
+        "the larger": (
+            "%a = stablehlo.abs %p : ({0}) -> {1}\n      %b = stablehlo.abs %q : ({0}) -> {1}\n"
+            "      %c = stablehlo.compare GE, %a, %b : ({1}, {1}) -> tensor<i1>\n      %s = stablehlo.select %c, %p, %q : tensor<i1>, {0}\n"
+        ),
+    }
+    for element, real in zip(COMPLEX, ("f32", "f64"), strict=True):
+        for op, function in functions.items():
+            for kind, shape, index, update, numbers in SCATTERS:
+                for unique in (False, True):
+                    x, u = tame(element, shape), tame(element, update, 5)
+                    at = np.random.default_rng(len(kind)).integers(-1, 6, index)
+                    if unique:
+                        at = np.array([[0, 0], [2, 1], [9, 9]]) if kind == "windows" else np.zeros(index, int) + np.arange(index[-2])[:, None] + 1
+                    st, xt, it, ut = tensor((), element), tensor(shape, element), tensor(index, "i32"), tensor(update, element)
+                    inside = function.format(st, tensor((), real)) + f"      stablehlo.return %s : {st}"
+                    body = (
+                        f'%r0 = "stablehlo.scatter"(%a0, %a1, %a2) <{{scatter_dimension_numbers = #stablehlo.scatter<{numbers}>, '
+                        f"indices_are_sorted = false, unique_indices = {str(unique).lower()}}}> ({{\n     ^bb0(%p: {st}, %q: {st}):\n      {inside}\n    }}) : "
+                        f"({xt}, {it}, {ut}) -> {xt}"
+                    )
+                    yield build(
+                        f"scatter by {op} {element} {kind}{' unique' * unique}", "scatter", element,
+                        [(x, element), (at.astype(np.int32), "i32"), (u, element)], body, [xt], ulps=16, absolute=1e-5,
+                    )  # fmt: skip
+
+
+@register
 def sorts() -> Iterator[Program]:
     for element in ("i1", *NUMBERS, *COMPUTED):
         for direction in ("LT", "GT"):
@@ -201,6 +233,14 @@ def maps() -> Iterator[Program]:
             f"      %s = stablehlo.multiply %p, %q : {st}\n      %t = stablehlo.add %s, %p : {st}\n      stablehlo.return %t : {st}\n    }}) : ({xt}, {xt}) -> {xt}"
         )
         yield build(f"map {element}", "map", element, [(x, element), (y, element)], body, [xt], ulps=4)
+    for element, real in zip(COMPLEX, ("f32", "f64"), strict=True):
+        x, y = tame(element, (3, 4)), tame(real, (3, 4), 2)
+        xt, st, yt, rt = tensor((3, 4), element), tensor((), element), tensor((3, 4), real), tensor((), real)
+        body = (
+            f'%r0 = "stablehlo.map"(%a0, %a1) <{{dimensions = array<i64: 0, 1>}}> ({{\n     ^bb0(%p: {st}, %q: {rt}):\n'
+            f"      %s = stablehlo.abs %p : ({st}) -> {rt}\n      %t = stablehlo.add %s, %q : {rt}\n      stablehlo.return %t : {rt}\n    }}) : ({xt}, {yt}) -> {yt}"
+        )
+        yield build(f"map {element} to {real}", "map", element, [(x, element), (y, real)], body, [yt], ulps=4)
 
 
 @register
