@@ -173,6 +173,7 @@ TEST_F(DamagedTexts, SamplingOfAModelHasTheBoundsOfRequests) {
            {"temperature", "hot"},
            {"top_p", 1.5},
            {"top_k", 1e300},
+           {"top_k", 2.5},
            {"min_p", -0.5},
            {"repetition_penalty", 0}}) {
     write("generation_config.json", settingsOf(field, value).dump());

@@ -2,6 +2,7 @@
 
 #include "runtime/base/Text.h"
 #include "serving/grammar/ThreadTime.h"
+#include "serving/sampling/SamplingBounds.h"
 
 #include <algorithm>
 #include <chrono>
@@ -44,25 +45,23 @@ LlmEngine::~LlmEngine() {
 //===----------------------------------------------------------------------===//
 
 static Status checkSampling(const SamplingOptions &options) {
-  auto wrong = [](const char *field, const char *allowed) {
-    return userError(cat("is outside of what is allowed"), field, allowed);
+  auto check = [](const SamplingBound &bound, auto value) -> Status {
+    if (bound.holds(value))
+      return success();
+    return userError("is outside of what is allowed", std::string(bound.field),
+                     rangeText(bound.least, bound.most));
   };
-  if (!(options.temperature >= 0) || options.temperature > 100)
-    return wrong("temperature", "0 to 100");
-  if (!(options.topP > 0 && options.topP <= 1))
-    return wrong("topP", "above 0, at most 1");
-  if (!(options.minP >= 0 && options.minP <= 1))
-    return wrong("minP", "0 to 1");
-  if (options.topK < 0)
-    return wrong("topK", "0 for all, or a count");
-  if (!(options.repetitionPenalty > 0) || options.repetitionPenalty > 100)
-    return wrong("repetitionPenalty", "above 0, at most 100");
-  for (float penalty : {options.frequencyPenalty, options.presencePenalty})
-    if (!(penalty >= -2 && penalty <= 2))
-      return wrong("frequencyPenalty or presencePenalty", "-2 to 2");
+  TRY(check(samplingBound("temperature"), options.temperature));
+  TRY(check(samplingBound("top_p"), options.topP));
+  if (options.topP == 0)
+    return userError("is 0", "top_p", "temperature 0: the most likely token");
+  TRY(check(samplingBound("min_p"), options.minP));
+  TRY(check(samplingBound("top_k"), options.topK));
+  TRY(check(samplingBound("frequency_penalty"), options.frequencyPenalty));
+  TRY(check(samplingBound("presence_penalty"), options.presencePenalty));
+  TRY(check(samplingBound("repetition_penalty"), options.repetitionPenalty));
   for (auto [token, bias] : options.bias)
-    if (!(bias >= -1000 && bias <= 1000))
-      return wrong("bias", "-1000 to 1000");
+    TRY(check(samplingBound("logit_bias"), bias));
   return success();
 }
 
