@@ -200,10 +200,15 @@ void LlmEngine::giveUp() {
 
 void LlmEngine::endLate() {
   auto time = std::chrono::steady_clock::now();
+  if (time < soonest)
+    return;
   std::vector<Sequence *> late;
+  soonest = std::chrono::steady_clock::time_point::max();
   for (auto &[id, sequence] : sequences)
     if (sequence->request.deadline <= time)
       late.push_back(sequence.get());
+    else
+      soonest = std::min(soonest, sequence->request.deadline);
   for (Sequence *sequence : late) {
     ++counters.deadlinesExceeded;
     finish(*sequence, FinishReason::error, deadlineError());
@@ -239,6 +244,8 @@ bool LlmEngine::takeMessages() {
     }
     if (!submitted.empty())
       forgetPrepared(); // they may come first
+    for (auto &[id, sequence] : submitted)
+      soonest = std::min(soonest, sequence->request.deadline);
     sequences.merge(submitted);
     held = sequences.size();
     forget = std::exchange(forgetting, false);
@@ -247,7 +254,9 @@ bool LlmEngine::takeMessages() {
       return false;
   }
   if (forget) {
+    int32_t running = counters.running;
     counters = {};
+    counters.running = running;
     publishStatistics();
   }
   for (uint64_t id : toCancel)
@@ -259,6 +268,7 @@ bool LlmEngine::takeMessages() {
 void LlmEngine::whileItRuns() {
   announce();
   flush();
+  publishAll();
   prepare();
 }
 
@@ -350,7 +360,9 @@ void LlmEngine::flush() {
 }
 
 void LlmEngine::finish(Sequence &sequence, FinishReason reason, Error error) {
+  tryPublish(sequence);
   cache.release(sequence.blocks);
+  counters.running -= sequence.running;
   if (sequence.preparedPart >= 0)
     next.parts[static_cast<size_t>(sequence.preparedPart)].sequence = nullptr;
   counters.finished +=
@@ -380,17 +392,15 @@ void LlmEngine::checkLedger() {
                            block) != sequence->blocks.blocks.end();
         }))
       hit.push_back(sequence.get());
-  for (Sequence *sequence : hit)
+  for (Sequence *sequence : hit) {
+    sequence->publishable = 0; // nobody else may have them
     finish(
         *sequence, FinishReason::error,
         internalError("a block of keys and values had two owners", "engine"));
+  }
 }
 
 void LlmEngine::publishStatistics() {
-  int32_t running = 0;
-  for (auto &[id, sequence] : sequences)
-    running += sequence->running;
-  counters.running = running;
   counters.blocksTotal = cache.blocks().blocks();
   counters.blocksFree = cache.blocks().numFree();
   counters.blocksCached = cache.blocks().numCached();
