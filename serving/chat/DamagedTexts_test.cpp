@@ -337,6 +337,22 @@ TEST(DamagedTokenizer, LongPiecesTakeTheTimeOfTheLongestToken) {
   alarm(0);
 }
 
+TEST(DamagedTokenizer, APreTokenizerThatGivesUpIsNamed) {
+  Json split = {{"type", "Split"},
+                {"pattern", {{"Regex", "(a+)+[cd]"}}},
+                {"behavior", "Isolated"}};
+  std::string text(64, 'a');
+  expectRefusal(refusal(bytePairs, "/pre_tokenizer", split, text),
+                "tokenizer.json, 'pre_tokenizer'");
+  Json digits = {{"type", "Digits"}};
+  Json inner = {{"type", "Sequence"},
+                {"pretokenizers", Json::array({digits, digits, split})}};
+  Json steps = {{"type", "Sequence"},
+                {"pretokenizers", Json::array({digits, inner})}};
+  expectRefusal(refusal(bytePairs, "/pre_tokenizer", steps, text),
+                "'pre_tokenizer.pretokenizers[1].pretokenizers[2]'");
+}
+
 TEST(DamagedTokenizer, ANormalizerThatGivesUpIsAnError) {
   Json step = {{"type", "Replace"},
                {"pattern", {{"Regex", "(a+)+[cd]"}}},

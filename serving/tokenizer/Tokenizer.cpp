@@ -231,13 +231,16 @@ Status Tokenizer::encodePart(std::string_view text, bool first,
                 }
                 Pieces &pieces = scratch.pieces;
                 pieces.texts.clear();
-                pieces.bytes = pieces.failed = false;
+                pieces.bytes = false;
+                pieces.failed.clear();
                 pieces.list.assign(1, {part, first && begin == 0});
                 preTokenizer->split(pieces);
-                if (pieces.failed)
-                  status =
-                      userError("a regular expression of the tokenizer gave up "
-                                "on the text");
+                if (!pieces.failed.empty())
+                  status = userError(
+                      "a regular expression of the tokenizer gave up on the "
+                      "text: it takes too many steps",
+                      "tokenizer.json, '" + pieces.failed + "'",
+                      "a shorter text");
                 for (const Pieces::Piece &piece : pieces.list)
                   if (!piece.text.empty())
                     encodePiece(piece.text, pieces.bytes, scratch, ids);
