@@ -1,12 +1,12 @@
 #include "serving/http/GenerationRequest.h"
 
+#include "serving/http/DrawnBits.h"
 #include "serving/http/StructuredOutput.h"
 #include "serving/http/ToolFields.h"
 #include "serving/sampling/SamplingBounds.h"
 
 #include <algorithm>
 #include <cmath>
-#include <random>
 
 namespace knapper::serving {
 
@@ -314,8 +314,7 @@ void readSampling(FieldReader &fields, const RequestContext &context,
           fields.integer("seed", INT64_MIN, INT64_MAX))
     sampling.seed = static_cast<uint64_t>(*seed);
   else
-    sampling.seed =
-        uint64_t(std::random_device()()) << 32 | std::random_device()();
+    sampling.seed = drawnBits();
   if (const Json *bias = fields.find("logit_bias")) {
     if (!bias->is_object())
       return fields.fail("logit_bias", "must be an object of tokens");
