@@ -2,11 +2,13 @@
 // result; one that the user named must work.
 #include "compiler/pipeline/CacheKey.h"
 #include "runtime/artefact/Artefact.h"
+#include "runtime/artefact/WholeFiles.h"
 #include "runtime/base/Log.h"
 
 #include <chrono>
 #include <fcntl.h>
 #include <nlohmann/json.hpp>
+#include <sys/stat.h>
 #include <thread>
 
 namespace knapper {
@@ -36,14 +38,24 @@ void recall(CompileStats &stats, const std::string &text) {
   stats.fromCache = true;
 }
 
-/// The artefact of an entry that is whole: what is not is compiled again.
-std::optional<CacheHit> findIntact(const Cache &cache, const CacheKey &key) {
+bool isKnownWhole(int file) {
+  struct stat info = {};
+  return fstat(file, &info) == 0 && FileState(info).isKnownWhole();
+}
+
+/// The artefact of an entry that is whole: what is not is compiled again. Of
+/// its constants, which may be a model's weights, the hashes are compared once
+/// in each state of the file, or `always`.
+std::optional<CacheHit> findIntact(const Cache &cache, const CacheKey &key,
+                                   bool always) {
   std::optional<CacheHit> hit = cache.find(key);
   if (!hit)
     return hit;
+  bool isKnown = !always && isKnownWhole(hit->artefact.get());
   auto threads = static_cast<int32_t>(std::thread::hardware_concurrency());
-  auto loaded = Artefact::loadFd(hit->artefact.get(), cache.folder(),
-                                 {ConstantChecks::atLoad, threads});
+  auto loaded = Artefact::loadFd(
+      hit->artefact.get(), cache.folder(),
+      {isKnown ? ConstantChecks::beforeUse : ConstantChecks::atLoad, threads});
   if (loaded)
     return hit;
   log(LogLevel::warning, "compile cache: " + loaded.error().message());
@@ -70,7 +82,8 @@ compileThroughCache(const CompileInput &input, const Options &options,
   ASSIGN_OR_RETURN(CacheKey key, cacheKey(input, options));
   stats.phases.push_back({"hash", lap(clock)});
 
-  if (std::optional<CacheHit> hit = findIntact(*cache, key)) {
+  if (std::optional<CacheHit> hit =
+          findIntact(*cache, key, options.verifyFiles)) {
     log(LogLevel::debug, "compile cache: found " + key.hash());
     recall(stats, hit->stats);
     stats.phases.push_back({"find", lap(clock)});

@@ -173,6 +173,7 @@ TEST_F(DamagedTexts, SamplingOfAModelHasTheBoundsOfRequests) {
            {"temperature", "hot"},
            {"top_p", 1.5},
            {"top_k", 1e300},
+           {"top_k", 2.5},
            {"min_p", -0.5},
            {"repetition_penalty", 0}}) {
     write("generation_config.json", settingsOf(field, value).dump());
@@ -334,6 +335,22 @@ TEST(DamagedTokenizer, LongPiecesTakeTheTimeOfTheLongestToken) {
   ASSERT_TRUE(ids);
   EXPECT_EQ(ids->size(), 100'003u); // one for each, and two at the ends
   alarm(0);
+}
+
+TEST(DamagedTokenizer, APreTokenizerThatGivesUpIsNamed) {
+  Json split = {{"type", "Split"},
+                {"pattern", {{"Regex", "(a+)+[cd]"}}},
+                {"behavior", "Isolated"}};
+  std::string text(64, 'a');
+  expectRefusal(refusal(bytePairs, "/pre_tokenizer", split, text),
+                "tokenizer.json, 'pre_tokenizer'");
+  Json digits = {{"type", "Digits"}};
+  Json inner = {{"type", "Sequence"},
+                {"pretokenizers", Json::array({digits, digits, split})}};
+  Json steps = {{"type", "Sequence"},
+                {"pretokenizers", Json::array({digits, inner})}};
+  expectRefusal(refusal(bytePairs, "/pre_tokenizer", steps, text),
+                "'pre_tokenizer.pretokenizers[1].pretokenizers[2]'");
 }
 
 TEST(DamagedTokenizer, ANormalizerThatGivesUpIsAnError) {

@@ -3,9 +3,11 @@
 #include "runtime/base/InputFile.h"
 #include "runtime/base/Log.h"
 #include "runtime/base/Text.h"
+#include "serving/sampling/SamplingBounds.h"
 #include "serving/tokenizer/ParseJson.h"
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 
 namespace knapper::serving {
@@ -56,36 +58,27 @@ Expected<ChatTemplate> parseAt(const std::string &source,
 /// which what transformers takes beyond them is cut.
 Expected<std::map<std::string, double>> readDefaults(const Json &generation,
                                                      const std::string &path) {
-  struct Row {
-    const char *name;
-    double least, most;
-    const char *range;
-    bool isCut; ///< larger values have a meaning
-  };
-  constexpr Row rows[] = {{"temperature", 0, 2, "0 to 2", true},
-                          {"top_p", 0, 1, "0 to 1", false},
-                          {"top_k", -1, INT32_MAX, "-1, or a count", false},
-                          {"min_p", 0, 1, "0 to 1", false},
-                          {"repetition_penalty", 0.01, 10, "0.01 to 10", true}};
   std::map<std::string, double> defaults;
-  for (const Row &row : rows) {
-    auto found = generation.find(row.name);
-    if (found == generation.end() || found->is_null())
+  for (const SamplingBound &row : samplingBounds) {
+    std::string name(row.field);
+    auto found = generation.find(name);
+    if (!row.isOfModels || found == generation.end() || found->is_null())
       continue;
+    std::string range = rangeText(row.least, row.most);
     double value = found->is_number() ? found->get<double>() : row.least - 1;
     if (row.isCut && value > row.most) {
-      log(LogLevel::warning, cat(path, ": ", row.name,
+      log(LogLevel::warning, cat(path, ": ", name,
                                  " is cut to what requests "
                                  "may ask for: ",
-                                 row.range));
+                                 range));
       value = row.most;
     }
-    if (!(value >= row.least && value <= row.most))
+    if (!row.holds(value) || (row.isWhole && value != std::floor(value)))
       return userError(cat("is ", found->dump(-1, ' ', true,
                                               Json::error_handler_t::replace)),
-                       cat(path, ", field '", row.name, "'"),
-                       cat("a number: ", row.range));
-    defaults[row.name] = value;
+                       cat(path, ", field '", name, "'"),
+                       cat(row.isWhole ? "an integer: " : "a number: ", range));
+    defaults[name] = value;
   }
   return defaults;
 }

@@ -32,6 +32,31 @@ PRINT = """struct print_statement : public statement {
 };
 
 """
+FILTER_NAME = """inline std::string filter_name(const std::string & name, const value & input) {
+    return is_val<value_string>(input) && (name == "title" || name == "format") ? "|" + name : name;
+}
+
+"""
+FILTERS = """        {"|title", [](const func_args & args) -> value {
+            args.ensure_vals<value_string>();
+            return mk_val<value_string>(knapper::serving::inCase(args.get_pos(0)->as_string(), knapper::serving::LetterCase::titleFilter));
+        }},
+        {"|format", [](const func_args & args) -> value {
+            std::vector<value> values;
+            std::vector<std::pair<std::string, value>> names;
+            for (size_t i = 1; i < args.count(); ++i) {
+                if (is_val<value_kwarg>(args.get_args()[i])) {
+                    const auto * named = cast_val<value_kwarg>(args.get_args()[i]);
+                    names.emplace_back(named->key, named->val);
+                } else {
+                    values.push_back(args.get_args()[i]);
+                }
+            }
+            if (!names.empty() && !values.empty())
+                throw raised_exception("format: takes values or names, not both");
+            return mk_val<value_string>(knapper::serving::formatted(args.get_pos(0)->as_string(), values, names));
+        }},
+"""
 EDITS = {
     "json.cpp": [('#include "ggml.h"', "#include <stdexcept>"), ("#define JSON_ASSERT GGML_ASSERT", '#define JSON_ASSERT(x) ((x) ? void() : throw std::runtime_error("damaged JSON"))')],
     "jinja/runtime.cpp": [
@@ -43,14 +68,18 @@ EDITS = {
         # `~` takes any values; None is a word, and what is not there is nothing.
         ("    // Handle undefined and null values\n", "    if (op.value == \"~\") {\n        auto made = mk_val<value_string>();\n        for (const value & side : {left_val, right_val})\n            if (!side->is_undefined())\n                made->val_str.append(side->as_string());\n        return made;\n    }\n\n    // Handle undefined and null values\n"),
         ("        auto output = left_val->as_string().append(right_val->as_string());", "        auto output = knapper::serving::concatenated(left_val->as_string(), right_val->as_string());"),
-        ('#include "value.h"\n', '#include "value.h"\n#include "serving/chat/TemplateText.h"\n'),
+        ('#include "value.h"\n', '#include "value.h"\n#include "serving/chat/FormatText.h"\n#include "serving/chat/TemplateText.h"\n'),
+        # Filters and methods share their names; these two differ.
+        ("        return try_builtin_func(ctx, filter_id, input)->invoke(func_args(ctx));", "        return try_builtin_func(ctx, filter_name(filter_id, input), input)->invoke(func_args(ctx));"),
+        ("        return try_builtin_func(ctx, filter_id, input)->invoke(args);", "        return try_builtin_func(ctx, filter_name(filter_id, input), input)->invoke(args);"),
+        ("    // Handle undefined and null values\n    if (is_val<value_undefined>(left_val)", "    if (op.value == \"%\" && is_val<value_string>(left_val))\n        return mk_val<value_string>(knapper::serving::formatted(left_val->as_string(), right_val));\n\n    // Handle undefined and null values\n    if (is_val<value_undefined>(left_val)"),
     ],
     "jinja/runtime.h": [
         ("    assert(dynamic_cast<T *>(ptr.get()) != nullptr);", f"    {BUDGET}::require(dynamic_cast<T *>(ptr.get()) != nullptr);"),
         ("    assert(dynamic_cast<T *>(ptr.get()) != nullptr || ", f"    {BUDGET}::require(dynamic_cast<T *>(ptr.get()) != nullptr || "),
         ('#include "value.h"\n', '#include "value.h"\n' + INCLUDE),
         # What stands in {{ }}: None and lists are texts there, as Python writes them.
-        ("struct if_statement : public statement {", PRINT + "struct if_statement : public statement {"),
+        ("struct if_statement : public statement {", FILTER_NAME + PRINT + "struct if_statement : public statement {"),
     ],
     "jinja/string.h": [
         ("struct string {\n", "struct string {\n    bool safe = false; // marked so: what joins it is escaped\n"),
@@ -90,7 +119,10 @@ EDITS = {
         ("                if (!is_val<value_string>(val_arr) && !is_val<value_int>(val_arr) && !is_val<value_float>(val_arr)) {\n                    throw raised_exception(\"join() can only join arrays of strings or numerics\");\n                }\n                result += val_arr->as_string().str();", f"                {BUDGET}::charge(delim.length() + 64);\n                if (!val_arr->is_undefined())\n                    result.append(val_arr->as_string());"),
         ("                    result += delim;", "                    result.append(delim);"),
         ("            // no-op for now\n            args.ensure_vals<value_string>();\n            return args.get_pos(0);", "            args.ensure_vals<value_string>();\n            jinja::string safe = args.get_pos(0)->as_string();\n            safe.safe = true;\n            return mk_val<value_string>(safe);"),
-        ('#include "unicode.h"\n', '#include "unicode.h"\n#include "serving/chat/TemplateText.h"\n'),
+        ('#include "unicode.h"\n', '#include "unicode.h"\n#include "serving/chat/FormatText.h"\n#include "serving/chat/TemplateText.h"\n'),
+        *((f"args.get_pos(0)->as_string().{theirs}();", f"knapper::serving::inCase(args.get_pos(0)->as_string(), knapper::serving::LetterCase::{ours});")
+          for theirs, ours in (("uppercase", "upper"), ("lowercase", "lower"), ("capitalize", "capital"), ("titlecase", "title"))),
+        ('        {"format", [](const func_args & args) -> value {\n', FILTERS + '        {"format", [](const func_args & args) -> value {\n'),
         ("            return \"'\" + val_str + \"'\";", "            return knapper::serving::pythonRepr(val_str);"),
         ("            return value_to_json(val);\n        } else {", "            return knapper::serving::pythonRepr(val_str);\n        } else {"),
         ("        oss << val->as_float();", "        oss << knapper::serving::pythonRepr(val->as_float());"),

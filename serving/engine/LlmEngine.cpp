@@ -2,6 +2,7 @@
 
 #include "runtime/base/Text.h"
 #include "serving/grammar/ThreadTime.h"
+#include "serving/sampling/SamplingBounds.h"
 
 #include <algorithm>
 #include <chrono>
@@ -44,25 +45,23 @@ LlmEngine::~LlmEngine() {
 //===----------------------------------------------------------------------===//
 
 static Status checkSampling(const SamplingOptions &options) {
-  auto wrong = [](const char *field, const char *allowed) {
-    return userError(cat("is outside of what is allowed"), field, allowed);
+  auto check = [](const SamplingBound &bound, auto value) -> Status {
+    if (bound.holds(value))
+      return success();
+    return userError("is outside of what is allowed", std::string(bound.field),
+                     rangeText(bound.least, bound.most));
   };
-  if (!(options.temperature >= 0) || options.temperature > 100)
-    return wrong("temperature", "0 to 100");
-  if (!(options.topP > 0 && options.topP <= 1))
-    return wrong("topP", "above 0, at most 1");
-  if (!(options.minP >= 0 && options.minP <= 1))
-    return wrong("minP", "0 to 1");
-  if (options.topK < 0)
-    return wrong("topK", "0 for all, or a count");
-  if (!(options.repetitionPenalty > 0) || options.repetitionPenalty > 100)
-    return wrong("repetitionPenalty", "above 0, at most 100");
-  for (float penalty : {options.frequencyPenalty, options.presencePenalty})
-    if (!(penalty >= -2 && penalty <= 2))
-      return wrong("frequencyPenalty or presencePenalty", "-2 to 2");
+  TRY(check(samplingBound("temperature"), options.temperature));
+  TRY(check(samplingBound("top_p"), options.topP));
+  if (options.topP == 0)
+    return userError("is 0", "top_p", "temperature 0: the most likely token");
+  TRY(check(samplingBound("min_p"), options.minP));
+  TRY(check(samplingBound("top_k"), options.topK));
+  TRY(check(samplingBound("frequency_penalty"), options.frequencyPenalty));
+  TRY(check(samplingBound("presence_penalty"), options.presencePenalty));
+  TRY(check(samplingBound("repetition_penalty"), options.repetitionPenalty));
   for (auto [token, bias] : options.bias)
-    if (!(bias >= -1000 && bias <= 1000))
-      return wrong("bias", "-1000 to 1000");
+    TRY(check(samplingBound("logit_bias"), bias));
   return success();
 }
 
@@ -201,10 +200,15 @@ void LlmEngine::giveUp() {
 
 void LlmEngine::endLate() {
   auto time = std::chrono::steady_clock::now();
+  if (time < soonest)
+    return;
   std::vector<Sequence *> late;
+  soonest = std::chrono::steady_clock::time_point::max();
   for (auto &[id, sequence] : sequences)
     if (sequence->request.deadline <= time)
       late.push_back(sequence.get());
+    else
+      soonest = std::min(soonest, sequence->request.deadline);
   for (Sequence *sequence : late) {
     ++counters.deadlinesExceeded;
     finish(*sequence, FinishReason::error, deadlineError());
@@ -240,6 +244,8 @@ bool LlmEngine::takeMessages() {
     }
     if (!submitted.empty())
       forgetPrepared(); // they may come first
+    for (auto &[id, sequence] : submitted)
+      soonest = std::min(soonest, sequence->request.deadline);
     sequences.merge(submitted);
     held = sequences.size();
     forget = std::exchange(forgetting, false);
@@ -248,7 +254,9 @@ bool LlmEngine::takeMessages() {
       return false;
   }
   if (forget) {
+    int32_t running = counters.running;
     counters = {};
+    counters.running = running;
     publishStatistics();
   }
   for (uint64_t id : toCancel)
@@ -260,6 +268,7 @@ bool LlmEngine::takeMessages() {
 void LlmEngine::whileItRuns() {
   announce();
   flush();
+  publishAll();
   prepare();
 }
 
@@ -351,7 +360,9 @@ void LlmEngine::flush() {
 }
 
 void LlmEngine::finish(Sequence &sequence, FinishReason reason, Error error) {
+  tryPublish(sequence);
   cache.release(sequence.blocks);
+  counters.running -= sequence.running;
   if (sequence.preparedPart >= 0)
     next.parts[static_cast<size_t>(sequence.preparedPart)].sequence = nullptr;
   counters.finished +=
@@ -381,17 +392,15 @@ void LlmEngine::checkLedger() {
                            block) != sequence->blocks.blocks.end();
         }))
       hit.push_back(sequence.get());
-  for (Sequence *sequence : hit)
+  for (Sequence *sequence : hit) {
+    sequence->publishable = 0; // nobody else may have them
     finish(
         *sequence, FinishReason::error,
         internalError("a block of keys and values had two owners", "engine"));
+  }
 }
 
 void LlmEngine::publishStatistics() {
-  int32_t running = 0;
-  for (auto &[id, sequence] : sequences)
-    running += sequence->running;
-  counters.running = running;
   counters.blocksTotal = cache.blocks().blocks();
   counters.blocksFree = cache.blocks().numFree();
   counters.blocksCached = cache.blocks().numCached();

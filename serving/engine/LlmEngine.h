@@ -141,7 +141,13 @@ private:
             const GrammarFollower::Outcome &outcome);
   /// Takes a token; false: it was the last, or ends the sequence.
   bool commit(Sequence &sequence, Token token);
+  /// Others may have the blocks that are full with what is computed: at once,
+  /// or, where the device computes beside this thread, during the next step.
+  void mayPublish(Sequence &sequence);
   void publish(Sequence &sequence);
+  /// The same where memory for it may run out: it is done later then.
+  void tryPublish(Sequence &sequence);
+  void publishAll();
   /// Ends a sequence whose grammar lets nothing follow; false: it goes on.
   bool endsHere(Sequence &sequence, const GrammarCursor::Next &next);
   /// Ends the texts that cannot go on behind what was drawn.
@@ -174,6 +180,8 @@ private:
   EngineStatistics counters;     ///< of the engine's thread
   bool doubtful = false;         ///< the device failed a request
   bool fetchesAll = false;       ///< it could not draw, and is not asked again
+  std::chrono::steady_clock::time_point soonest = ///< no deadline is before
+      std::chrono::steady_clock::time_point::max();
   double lastRun = 0; ///< when it ended; 0: nothing was to be done since
   std::vector<EventSender::Item> posted; ///< never more than `sender` takes
   EventSender sender;

@@ -12,10 +12,17 @@ namespace knapper::serving {
 
 void LlmEngine::beginDraws() {
   std::vector<Part *> drawing;
-  for (Part &part : current.parts)
+  constexpr size_t ahead = 4;
+  for (size_t i = 0; i < current.parts.size(); ++i) {
+    if (i + 2 * ahead < current.parts.size())
+      current.parts[i + 2 * ahead].sequence->warm();
+    if (i + ahead < current.parts.size())
+      current.parts[i + ahead].sequence->warmEnds();
+    Part &part = current.parts[i];
     if (part.ends() && part.sequence->request.maxTokens != 0 &&
         (part.sequence->grammar || !wantsBest(*part.sequence, part.nextRow())))
       drawing.push_back(&part);
+  }
   drawing = drawOnDevice(std::move(drawing));
   if (!DrawAhead::pays(drawing.size(), settings.limits.vocabulary))
     return;
@@ -227,7 +234,7 @@ std::optional<int32_t> LlmEngine::draw(Sequence &sequence, int64_t row,
     fail(sequence, token.takeError());
     return std::nullopt;
   }
-  publish(sequence);
+  mayPublish(sequence);
   int32_t id = token->id;
   if (!commit(sequence, std::move(*token)))
     return std::nullopt;
@@ -272,7 +279,7 @@ bool LlmEngine::jump(Sequence &sequence, int64_t row,
            userError("the model gave logits that are not finite", "logits"));
     return false;
   }
-  publish(sequence);
+  mayPublish(sequence);
   for (int32_t token : outcome.forced) {
     if (!commit(sequence, {token, 0, {}}))
       return false;
@@ -302,14 +309,22 @@ bool LlmEngine::commit(Sequence &sequence, Token token) {
 
 /// Not before a token was drawn: what follows keys that are no numbers is none
 /// either.
+void LlmEngine::mayPublish(Sequence &sequence) {
+  sequence.publishable = sequence.computed;
+  if (!runner->isAsynchronous() || sequence.publishWaits)
+    publish(sequence);
+}
+
 void LlmEngine::publish(Sequence &sequence) {
   std::vector<int32_t> before;
   size_t published = sequence.blocks.nodes.size();
   if (sequence.drafted > 0)
     before = sequence.blocks.blocks;
-  sequence.movedBlocks |= cache.publish(
-      std::span(sequence.tokens).first(static_cast<size_t>(sequence.computed)),
-      sequence.blocks);
+  auto known = std::span(sequence.tokens)
+                   .first(static_cast<size_t>(sequence.publishable));
+  KvCache::Published result = cache.publish(known, sequence.blocks);
+  sequence.publishWaits = result == KvCache::Published::waits;
+  sequence.movedBlocks |= result == KvCache::Published::moved;
   // Another sequence's block need not have the draft model's keys.
   for (size_t i = published; i < before.size(); ++i)
     if (before[i] != sequence.blocks.blocks[i]) {
@@ -317,6 +332,20 @@ void LlmEngine::publish(Sequence &sequence) {
                                                         settings.blockTokens);
       break;
     }
+}
+
+void LlmEngine::tryPublish(Sequence &sequence) {
+  try {
+    publish(sequence);
+  } catch (const std::bad_alloc &) {
+  }
+}
+
+void LlmEngine::publishAll() {
+  if (!runner->isAsynchronous())
+    return; // it was done at once
+  for (auto &[id, sequence] : sequences)
+    tryPublish(*sequence);
 }
 
 bool LlmEngine::endsHere(Sequence &sequence, const GrammarCursor::Next &next) {

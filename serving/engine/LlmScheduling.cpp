@@ -49,6 +49,7 @@ template <typename PlaceOf> SchedulerState LlmEngine::view(PlaceOf &&placeOf) {
 
 void LlmEngine::admit(Sequence &sequence) {
   sequence.running = true;
+  ++counters.running;
   sequence.drafted = 0;
   if (!sequence.request.promptLogprobs || sequence.admitted)
     sequence.computed =
@@ -64,7 +65,9 @@ void LlmEngine::admit(Sequence &sequence) {
 
 void LlmEngine::preempt(Sequence &sequence) {
   cache.release(sequence.blocks);
-  sequence.computed = 0;
+  sequence.computed = sequence.publishable = 0;
+  sequence.publishWaits = false;
+  --counters.running;
   sequence.running = false;
   sequence.drafted = 0;
   sequence.proposed.clear();
@@ -130,6 +133,7 @@ void LlmEngine::propose() {
 }
 
 bool LlmEngine::decide() {
+  publishAll();
   auto placeOf = [](const Sequence &sequence) {
     return std::optional<Place>({sequence.computed, sequence.length()});
   };

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <sys/mman.h>
+#include <utility>
 
 namespace knapper::serving {
 
@@ -77,9 +78,16 @@ Status ModelRunner::allocate() {
     return deviceError(
         cat("no memory for ", memoryBytes >> 20, " MB of keys and values"),
         "kvMemoryBytes", "a smaller pool");
-  madvise(mapped, memoryBytes, MADV_HUGEPAGE); // a wish
   memory = mapped;
   return success();
+}
+
+/// A wish, and not before the first step: that touches the beginning of each
+/// pool, and to clear a huge page for each takes longer than the step. What is
+/// there in small pages by now the system gathers by itself.
+void ModelRunner::wishHugePages() {
+  if (!apart && !std::exchange(wishedHugePages, true))
+    madvise(memory, memoryBytes, MADV_HUGEPAGE);
 }
 
 ModelRunner::~ModelRunner() {
@@ -179,7 +187,9 @@ Status ModelRunner::run(const StepBatch &given,
       own[2] = weights->memory();
     options.deviceMemory = own;
   }
-  return module->run(inputs, outputs, result, options);
+  Status status = module->run(inputs, outputs, result, options);
+  wishHugePages();
+  return status;
 }
 
 Status ModelRunner::fetch(std::span<const int64_t> rows) {

@@ -88,6 +88,9 @@ private:
   PoolShape shape = {};
   int64_t numBlocks = 0, vocabulary = 0;
   bool bestTokens = false;
+  void wishHugePages();
+
+  bool wishedHugePages = false;
   bool apart = false; ///< the device has memory of its own
   void *memory = nullptr;
   size_t memoryBytes = 0;

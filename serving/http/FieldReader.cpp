@@ -1,5 +1,7 @@
 #include "serving/http/FieldReader.h"
+
 #include "runtime/base/EditDistance.h"
+#include "serving/sampling/SamplingBounds.h"
 
 #include <algorithm>
 #include <cmath>
@@ -112,18 +114,6 @@ void FieldReader::checkNames(const std::vector<FieldRow> &table) {
 const Json *FieldReader::find(std::string_view name) const {
   auto found = object.find(std::string(name));
   return found == object.end() || found->is_null() ? nullptr : &*found;
-}
-
-static std::string rangeText(double least, double most) {
-  auto show = [](double value) {
-    std::string text = std::to_string(value);
-    text.erase(text.find_last_not_of('0') + 1);
-    if (text.back() == '.')
-      text.pop_back();
-    return text;
-  };
-  return most >= INT32_MAX ? show(least) + " or more"
-                           : show(least) + " to " + show(most);
 }
 
 std::optional<double> FieldReader::number(std::string_view name, double least,

@@ -1,26 +1,22 @@
 #include "serving/http/Generation.h"
 
 #include "runtime/base/Printable.h"
+#include "serving/http/DrawnBits.h"
 #include "serving/http/StructuredOutput.h"
 #include "serving/tokenizer/Utf8.h"
 
 #include <algorithm>
-#include <array>
 #include <chrono>
-#include <random>
-#include <unistd.h>
+#include <cinttypes>
 
 namespace knapper::serving {
 namespace {
 
 std::string makeId(bool chat) {
-  std::array<uint32_t, 3> drawn{};
-  // To open a random_device takes longer than all else of a short request.
-  if (getentropy(drawn.data(), sizeof(drawn)) != 0)
-    std::generate(drawn.begin(), drawn.end(), std::random_device());
-  char text[40];
-  snprintf(text, sizeof(text), "%s-%08x%08x%08x", chat ? "chatcmpl" : "cmpl",
-           drawn[0], drawn[1], drawn[2]);
+  char text[48];
+  snprintf(text, sizeof(text), "%s-%016" PRIx64 "%08" PRIx32,
+           chat ? "chatcmpl" : "cmpl", drawnBits(),
+           static_cast<uint32_t>(drawnBits()));
   return text;
 }
 
@@ -288,9 +284,8 @@ std::string Generation::callId() const {
   const ToolFormat &format = *request.answer.format;
   constexpr int shortest = 16; // than which none is marked as ours
   std::string made = format.idLength < shortest ? "" : "call_";
-  std::random_device random;
   for (int i = 0; i < format.idLength; ++i)
-    made += letters[random() % (sizeof(letters) - 1)];
+    made += letters[drawnBits() % (sizeof(letters) - 1)];
   return made;
 }
 

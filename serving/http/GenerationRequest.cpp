@@ -1,10 +1,12 @@
 #include "serving/http/GenerationRequest.h"
 
+#include "serving/http/DrawnBits.h"
 #include "serving/http/StructuredOutput.h"
 #include "serving/http/ToolFields.h"
+#include "serving/sampling/SamplingBounds.h"
 
 #include <algorithm>
-#include <random>
+#include <cmath>
 
 namespace knapper::serving {
 
@@ -281,49 +283,53 @@ void readStops(FieldReader &fields, GenerationRequest &request) {
 void readSampling(FieldReader &fields, const RequestContext &context,
                   GenerationRequest &request) {
   const std::map<std::string, double> &defaults = context.texts.recommended();
-  auto otherwise = [&](const char *name, double value) {
-    auto found = defaults.find(name);
-    return found == defaults.end() ? value : found->second;
+  auto otherwise = [&](const SamplingBound &bound) {
+    auto found = defaults.find(std::string(bound.field));
+    return found == defaults.end() ? bound.otherwise : found->second;
   };
-  auto number = [&](const char *name, double least, double most, double value) {
+  auto number = [&](const SamplingBound &bound) {
     return static_cast<float>(
-        fields.number(name, least, most).value_or(otherwise(name, value)));
+        fields.number(bound.field, bound.least, bound.most)
+            .value_or(otherwise(bound)));
   };
   SamplingOptions &sampling = request.sampling;
-  sampling.temperature = number("temperature", 0, 2, 1);
-  sampling.topP = number("top_p", 0, 1, 1);
+  sampling.temperature = number(samplingBound("temperature"));
+  sampling.topP = number(samplingBound("top_p"));
   if (sampling.topP <= 0) { // nothing but the most likely token
     sampling.topP = 1;
     sampling.temperature = 0;
   }
-  sampling.minP = number("min_p", 0, 1, 0);
-  // -1 is vLLM's word for all of them.
+  sampling.minP = number(samplingBound("min_p"));
+  constexpr const SamplingBound &topK = samplingBound("top_k");
   sampling.topK = static_cast<int32_t>(
-      fields.integer("top_k", -1, INT32_MAX)
-          .value_or(static_cast<int64_t>(otherwise("top_k", 0))));
+      fields
+          .integer(topK.field, static_cast<int64_t>(topK.least),
+                   static_cast<int64_t>(topK.most))
+          .value_or(static_cast<int64_t>(otherwise(topK))));
   sampling.topK = std::max(sampling.topK, 0);
-  sampling.frequencyPenalty = number("frequency_penalty", -2, 2, 0);
-  sampling.presencePenalty = number("presence_penalty", -2, 2, 0);
-  sampling.repetitionPenalty = number("repetition_penalty", 0.01, 10, 1);
+  sampling.frequencyPenalty = number(samplingBound("frequency_penalty"));
+  sampling.presencePenalty = number(samplingBound("presence_penalty"));
+  sampling.repetitionPenalty = number(samplingBound("repetition_penalty"));
   if (std::optional<int64_t> seed =
           fields.integer("seed", INT64_MIN, INT64_MAX))
     sampling.seed = static_cast<uint64_t>(*seed);
   else
-    sampling.seed =
-        uint64_t(std::random_device()()) << 32 | std::random_device()();
+    sampling.seed = drawnBits();
   if (const Json *bias = fields.find("logit_bias")) {
     if (!bias->is_object())
       return fields.fail("logit_bias", "must be an object of tokens");
     for (auto it = bias->begin(); it != bias->end(); ++it) {
       char *end = nullptr;
       long id = strtol(it.key().c_str(), &end, 10);
-      double value = it.value().is_number() ? it.value().get<double>() : 1000;
+      constexpr const SamplingBound &bound = samplingBound("logit_bias");
+      double value = it.value().is_number() ? it.value().get<double>() : NAN;
       if (it.key().empty() || *end || id < 0 ||
-          id >= context.limits.vocabulary || !(value >= -100 && value <= 100))
+          id >= context.limits.vocabulary || !bound.holds(value))
         return fields.fail("logit_bias",
                            "must map tokens (0 to " +
                                std::to_string(context.limits.vocabulary - 1) +
-                               ") to numbers of -100 to 100");
+                               ") to numbers of " +
+                               rangeText(bound.least, bound.most));
       sampling.bias[static_cast<int32_t>(id)] = static_cast<float>(value);
     }
   }

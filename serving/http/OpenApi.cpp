@@ -2,8 +2,10 @@
 
 #include "serving/http/Embeddings.h"
 #include "serving/http/GenerationRequest.h"
+#include "serving/sampling/SamplingBounds.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 namespace knapper::serving {
@@ -12,7 +14,8 @@ using Json = FieldReader::Json;
 
 namespace {
 
-/// What each field may be; the readers check the same.
+/// What each field may be but those of `samplingBounds`; the readers check the
+/// same.
 const std::map<std::string_view, const char *> schemas = {
     {"messages",
      R"({"type": "array", "minItems": 1, "items": {"$ref": "#/components/schemas/Message"}})"},
@@ -25,16 +28,6 @@ const std::map<std::string_view, const char *> schemas = {
     {"model", R"({"type": "string"})"},
     {"max_tokens", R"({"type": "integer", "minimum": 0})"},
     {"max_completion_tokens", R"({"type": "integer", "minimum": 1})"},
-    {"temperature", R"({"type": "number", "minimum": 0, "maximum": 2})"},
-    {"top_p", R"({"type": "number", "minimum": 0, "maximum": 1})"},
-    {"top_k", R"({"type": "integer", "minimum": -1})"},
-    {"min_p", R"({"type": "number", "minimum": 0, "maximum": 1})"},
-    {"frequency_penalty", R"({"type": "number", "minimum": -2, "maximum": 2})"},
-    {"presence_penalty", R"({"type": "number", "minimum": -2, "maximum": 2})"},
-    {"repetition_penalty",
-     R"({"type": "number", "minimum": 0.01, "maximum": 10})"},
-    {"logit_bias",
-     R"({"type": "object", "additionalProperties": {"type": "number", "minimum": -100, "maximum": 100}})"},
     {"seed", R"({"type": "integer"})"},
     {"n", R"({"type": "integer", "minimum": 1, "maximum": 128})"},
     {"best_of", R"({"type": "integer", "minimum": 1, "maximum": 128})"},
@@ -105,7 +98,25 @@ const std::map<std::string_view, const char *> schemas = {
     {"return_token_strs", R"({"type": "boolean"})"},
 };
 
+Json samplingSchema(const SamplingBound &bound) {
+  Json schema = {{"type", bound.isWhole ? "integer" : "number"}};
+  for (auto [key, value] :
+       {std::pair("minimum", bound.least), std::pair("maximum", bound.most),
+        std::pair("default", bound.otherwise)}) {
+    schema[key] = value;
+    if (value == std::floor(value))
+      schema[key] = static_cast<int64_t>(value);
+  }
+  return schema;
+}
+
 Json fieldSchema(std::string_view name) {
+  for (const SamplingBound &bound : samplingBounds)
+    if (bound.field == name && name == samplingBound("logit_bias").field)
+      return {{"type", "object"},
+              {"additionalProperties", samplingSchema(bound)}};
+    else if (bound.field == name)
+      return samplingSchema(bound);
   auto found = schemas.find(name);
   return found == schemas.end() ? Json() : Json::parse(found->second);
 }

@@ -39,6 +39,7 @@ public:
   /// Around each step of the device.
   void beginStep() { stepRuns = true; }
   void endStep() { stepRuns = false; }
+  bool stepIsRunning() const { return stepRuns; }
   /// An owned block enters the prefix cache.
   bool publish(int32_t block);
   /// A block leaves the prefix cache.

@@ -59,11 +59,12 @@ bool KvCache::grow(BlockList &list, int32_t count) {
   return true;
 }
 
-bool KvCache::publish(std::span<const int32_t> tokens, BlockList &list) {
+KvCache::Published KvCache::publish(std::span<const int32_t> tokens,
+                                    BlockList &list) {
   size_t full = tokens.size() / static_cast<size_t>(blockTokens);
+  auto result = Published::unmoved;
   if (!prefixes || full <= list.nodes.size())
-    return false;
-  bool changed = false;
+    return result;
   list.nodes.reserve(std::min(full, list.blocks.size()));
   for (size_t i = list.nodes.size(); i < full && i < list.blocks.size(); ++i) {
     PrefixTrie::Node parent = i == 0 ? PrefixTrie::root : list.nodes[i - 1];
@@ -76,16 +77,18 @@ bool KvCache::publish(std::span<const int32_t> tokens, BlockList &list) {
     int32_t known = trie.blockOf(node);
     if (known == mine) {
       ledger.publish(mine);
+    } else if (ledger.stepIsRunning()) {
+      return Published::waits;
     } else { // another sequence was first: both use its block
       ledger.retain(known);
       ledger.release(mine);
       list.blocks[i] = known;
-      changed = true;
+      result = Published::moved;
     }
     trie.use(node);
     list.nodes.push_back(node);
   }
-  return changed;
+  return result;
 }
 
 void KvCache::release(BlockList &list) {

@@ -36,9 +36,13 @@ public:
   int32_t adopt(std::span<const int32_t> tokens, BlockList &list);
   /// More blocks, up to `count`; false (and as before) if there are too few.
   bool grow(BlockList &list, int32_t count);
-  /// Enters the full blocks of these tokens, whose keys are all computed. True:
-  /// where another sequence was first, the list has its blocks now.
-  bool publish(std::span<const int32_t> tokens, BlockList &list);
+  enum class Published : uint8_t {
+    unmoved, ///< the list's blocks are those that it had
+    moved,   ///< another sequence was first: the list has its blocks now
+    waits    ///< the same, but a step runs on the list's: again behind it
+  };
+  /// Enters the full blocks of these tokens, whose keys are all computed.
+  Published publish(std::span<const int32_t> tokens, BlockList &list);
   void release(BlockList &list);
 
   /// While a step runs: see BlockLedger::release.

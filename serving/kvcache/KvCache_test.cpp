@@ -97,8 +97,14 @@ TEST(KvCache, TwoThatComputeTheSameEndWithOneBlock) {
   std::vector<int32_t> tokens = line(17);
   BlockList first, second;
   ASSERT_TRUE(cache.grow(first, 2) && cache.grow(second, 2));
-  cache.publish(tokens, first);
-  cache.publish(tokens, second);
+  EXPECT_EQ(cache.publish(tokens, first), KvCache::Published::unmoved);
+  int32_t own = second.blocks[0];
+  {
+    KvCache::RunningStep noneIsFreed(cache);
+    EXPECT_EQ(cache.publish(tokens, second), KvCache::Published::waits);
+    EXPECT_EQ(second.blocks[0], own) << "the step may read it";
+  }
+  EXPECT_EQ(cache.publish(tokens, second), KvCache::Published::moved);
   EXPECT_EQ(first.blocks[0], second.blocks[0]);
   EXPECT_EQ(cache.available(), 8 - 3);
   cache.release(first);

@@ -77,7 +77,7 @@ public:
       mergeLong(ids, first);
   }
 
-  Status read(const Json &json);
+  Status read(const Json &json, LongLists &lists);
 
 private:
   static constexpr size_t shortWord = 24;
@@ -210,8 +210,14 @@ void BytePairModel::mergeLong(std::vector<int32_t> &ids, size_t first) const {
       ids.push_back(symbol.id);
 }
 
-Status BytePairModel::read(const Json &json) {
-  TRY(readVocabulary(json));
+Status damagedMerge(uint32_t rank, const std::string &made) {
+  return userError("merge " + std::to_string(rank) + " ('" + made +
+                       "') is damaged or not of the vocabulary",
+                   "tokenizer.json");
+}
+
+Status BytePairModel::read(const Json &json, LongLists &lists) {
+  TRY(readVocabulary(json, lists));
   if (json.contains("dropout") && json["dropout"].is_number() &&
       json["dropout"].get<double>() != 0)
     return userError("the model's dropout makes tokens random",
@@ -228,12 +234,29 @@ Status BytePairModel::read(const Json &json) {
   byteFallback = flagOf(json, "byte_fallback", false);
   findByteTokens(byteTokens);
   ASSIGN_OR_RETURN(unknown, namedToken(json, "unk_token"));
+  uint32_t rank = 0;
+  std::string made;
+  auto take = [&](std::string_view left, std::string_view right) {
+    made = left;
+    if (!prefix.empty() && right.starts_with(prefix))
+      made += right.substr(prefix.size());
+    else
+      made += right;
+    int32_t ids[3] = {vocabulary.find(left), vocabulary.find(right),
+                      vocabulary.find(made)};
+    if (left.empty() || ids[0] < 0 || ids[1] < 0 || ids[2] < 0)
+      return false;
+    merges.add(ids[0], ids[1], {rank++, ids[2]});
+    return true;
+  };
+  if (lists.merges) {
+    merges.reserve(lists.merges->size());
+    return lists.eachMerge(take) ? success() : damagedMerge(rank, made);
+  }
   auto list = json.find("merges");
   if (list == json.end() || !list->is_array())
     return userError("the model has no \"merges\"", "tokenizer.json");
   merges.reserve(list->size());
-  uint32_t rank = 0;
-  std::string made;
   for (const Json &merge : *list) {
     std::string_view left, right;
     if (merge.is_string()) {
@@ -248,27 +271,18 @@ Status BytePairModel::read(const Json &json) {
       left = merge[0].get_ref<const std::string &>();
       right = merge[1].get_ref<const std::string &>();
     }
-    made = left;
-    if (!prefix.empty() && right.starts_with(prefix))
-      made += right.substr(prefix.size());
-    else
-      made += right;
-    int32_t ids[3] = {vocabulary.find(left), vocabulary.find(right),
-                      vocabulary.find(made)};
-    if (left.empty() || ids[0] < 0 || ids[1] < 0 || ids[2] < 0)
-      return userError("merge " + std::to_string(rank) + " ('" + made +
-                           "') is damaged or not of the vocabulary",
-                       "tokenizer.json");
-    merges.add(ids[0], ids[1], {rank++, ids[2]});
+    if (!take(left, right))
+      return damagedMerge(rank, made);
   }
   return success();
 }
 
 } // namespace
 
-Expected<std::unique_ptr<TokenModel>> readBytePairModel(const Json &json) {
+Expected<std::unique_ptr<TokenModel>> readBytePairModel(const Json &json,
+                                                        LongLists &lists) {
   auto model = std::make_unique<BytePairModel>();
-  TRY(model->read(json));
+  TRY(model->read(json, lists));
   return std::unique_ptr<TokenModel>(std::move(model));
 }
 

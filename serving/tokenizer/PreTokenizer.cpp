@@ -1,5 +1,6 @@
 #include "serving/tokenizer/PreTokenizer.h"
 
+#include "runtime/base/Text.h"
 #include "serving/tokenizer/ByteAlphabet.h"
 #include "serving/tokenizer/RegexPattern.h"
 #include "serving/tokenizer/TokenizerJson.h"
@@ -125,12 +126,14 @@ public:
 
 class SplitPreTokenizer : public PreTokenizer {
 public:
-  SplitPreTokenizer(RegexPattern pattern, SplitBehavior behavior, bool invert)
-      : pattern(std::move(pattern)), behavior(behavior), invert(invert) {}
+  SplitPreTokenizer(RegexPattern pattern, SplitBehavior behavior, bool invert,
+                    std::string place)
+      : pattern(std::move(pattern)), behavior(behavior), invert(invert),
+        place(std::move(place)) {}
   void split(Pieces &pieces) const override {
     splitBy(pieces, behavior, invert, [&](std::string_view text, auto &&found) {
       if (!pattern.forEach(text, found))
-        pieces.failed = true;
+        pieces.failed = place;
     });
   }
 
@@ -138,14 +141,15 @@ private:
   RegexPattern pattern;
   SplitBehavior behavior;
   bool invert;
+  std::string place;
 };
 
 class ByteLevelPreTokenizer : public PreTokenizer {
 public:
   ByteLevelPreTokenizer(RegexPattern pattern, bool prefix, bool useRegex,
-                        bool last)
+                        bool last, std::string place)
       : pattern(std::move(pattern)), prefix(prefix), useRegex(useRegex),
-        last(last) {}
+        last(last), place(std::move(place)) {}
   void split(Pieces &pieces) const override {
     if (prefix)
       for (Pieces::Piece &piece : pieces.list)
@@ -155,7 +159,7 @@ public:
       splitBy(pieces, SplitBehavior::isolated, false,
               [&](std::string_view text, auto &&found) {
                 if (!pattern.forEach(text, found))
-                  pieces.failed = true;
+                  pieces.failed = place;
               });
     // Behind the last step the model spells a piece only when it is new.
     if (last) {
@@ -172,6 +176,7 @@ public:
 private:
   RegexPattern pattern;
   bool prefix, useRegex, last;
+  std::string place;
 };
 
 class MetaspacePreTokenizer : public PreTokenizer {
@@ -265,11 +270,11 @@ Expected<SplitBehavior> behaviorOf(const Json &json,
 } // namespace
 
 Expected<std::unique_ptr<PreTokenizer>> PreTokenizer::read(const Json &json) {
-  return read(json, true);
+  return read(json, true, "pre_tokenizer");
 }
 
-Expected<std::unique_ptr<PreTokenizer>> PreTokenizer::read(const Json &json,
-                                                           bool last) {
+Expected<std::unique_ptr<PreTokenizer>>
+PreTokenizer::read(const Json &json, bool last, const std::string &place) {
   using Result = std::unique_ptr<PreTokenizer>;
   const char *section = "pre_tokenizer";
   if (json.is_null())
@@ -283,7 +288,8 @@ Expected<std::unique_ptr<PreTokenizer>> PreTokenizer::read(const Json &json,
                        "tokenizer.json");
     for (size_t i = 0; i < steps.size(); ++i) {
       ASSIGN_OR_RETURN(Result made,
-                       read(steps[i], last && i + 1 == steps.size()));
+                       read(steps[i], last && i + 1 == steps.size(),
+                            cat(place, ".pretokenizers[", i, "]")));
       if (made)
         sequence->steps.push_back(std::move(made));
     }
@@ -298,13 +304,13 @@ Expected<std::unique_ptr<PreTokenizer>> PreTokenizer::read(const Json &json,
                               "| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"));
     return Result(std::make_unique<ByteLevelPreTokenizer>(
         std::move(pattern), flagOf(json, "add_prefix_space", true),
-        flagOf(json, "use_regex", true), last));
+        flagOf(json, "use_regex", true), last, place));
   }
   if (type == "Split") {
     ASSIGN_OR_RETURN(RegexPattern pattern, patternOf(json, section));
     ASSIGN_OR_RETURN(SplitBehavior behavior, behaviorOf(json));
     return Result(std::make_unique<SplitPreTokenizer>(
-        std::move(pattern), behavior, flagOf(json, "invert", false)));
+        std::move(pattern), behavior, flagOf(json, "invert", false), place));
   }
   if (type == "Metaspace") {
     using Prepend = MetaspacePreTokenizer::Prepend;
@@ -342,7 +348,7 @@ Expected<std::unique_ptr<PreTokenizer>> PreTokenizer::read(const Json &json,
         RegexPattern pattern,
         RegexPattern::compile("[" + word + "]++|[^\\s" + word + "]++"));
     return Result(std::make_unique<SplitPreTokenizer>(
-        std::move(pattern), SplitBehavior::removed, true));
+        std::move(pattern), SplitBehavior::removed, true, place));
   }
   if (type == "WhitespaceSplit")
     return Result(std::make_unique<CharacterPreTokenizer>(

@@ -23,8 +23,9 @@ struct Pieces {
   std::deque<std::string> texts;
   /// The pieces are bytes that stand for characters of the byte alphabet.
   bool bytes = false;
-  /// A regular expression gave up on a piece.
-  bool failed = false;
+  /// The place in tokenizer.json of a regular expression that gave up on a
+  /// piece; empty: none did.
+  std::string failed;
 };
 
 class PreTokenizer {
@@ -40,7 +41,7 @@ public:
 
 private:
   static Expected<std::unique_ptr<PreTokenizer>>
-  read(const nlohmann::json &json, bool last);
+  read(const nlohmann::json &json, bool last, const std::string &place);
 };
 
 } // namespace knapper::serving

@@ -20,7 +20,11 @@ bool TokenModel::findByteTokens(std::vector<int32_t> &byteTokens) const {
   return all;
 }
 
-Status TokenModel::readVocabulary(const Json &json) {
+Status TokenModel::readVocabulary(const Json &json, LongLists &lists) {
+  if (lists.vocabulary) {
+    vocabulary = std::move(*lists.vocabulary);
+    return success();
+  }
   auto found = json.find("vocab");
   if (found == json.end() || !found->is_object())
     return userError("the model has no \"vocab\"", "tokenizer.json");
@@ -54,7 +58,8 @@ Expected<int32_t> TokenModel::namedToken(const Json &json,
   return id;
 }
 
-Expected<std::unique_ptr<TokenModel>> TokenModel::read(const Json &json) {
+Expected<std::unique_ptr<TokenModel>> TokenModel::read(const Json &json,
+                                                       LongLists &lists) {
   if (!json.is_object())
     return userError("there is no \"model\"", "tokenizer.json");
   std::string type = json.contains("type") && json["type"].is_string()
@@ -64,9 +69,9 @@ Expected<std::unique_ptr<TokenModel>> TokenModel::read(const Json &json) {
                          ? "Unigram"
                          : "WordPiece";
   if (type == "BPE")
-    return readBytePairModel(json);
+    return readBytePairModel(json, lists);
   if (type == "WordPiece")
-    return readWordPieceModel(json);
+    return readWordPieceModel(json, lists);
   if (type == "Unigram")
     return readUnigramModel(json);
   return unknownKind("model", type);

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "runtime/base/Error.h"
-#include "serving/tokenizer/Vocabulary.h"
+#include "serving/tokenizer/LongLists.h"
 
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
@@ -20,14 +20,16 @@ public:
 
   Vocabulary vocabulary;
 
-  /// Of a "model" entry. UserError for a kind that is not known, a vocabulary
-  /// or merges that are damaged.
-  static Expected<std::unique_ptr<TokenModel>> read(const nlohmann::json &json);
+  /// Of a "model" entry, whose long lists may have been read before: what is
+  /// used of `lists` is moved. UserError for a kind that is not known, a
+  /// vocabulary or merges that are damaged.
+  static Expected<std::unique_ptr<TokenModel>> read(const nlohmann::json &json,
+                                                    LongLists &lists);
 
 protected:
   /// The tokens <0x00> to <0xFF>; false where one is missing.
   bool findByteTokens(std::vector<int32_t> &byteTokens) const;
-  Status readVocabulary(const nlohmann::json &json);
+  Status readVocabulary(const nlohmann::json &json, LongLists &lists);
   /// The token that an entry names; -1 where it is null or missing.
   Expected<int32_t> namedToken(const nlohmann::json &json,
                                const char *key) const;
@@ -35,9 +37,9 @@ protected:
 
 /// One file a model; the kind is in the entry, or follows from its fields.
 Expected<std::unique_ptr<TokenModel>>
-readBytePairModel(const nlohmann::json &json);
+readBytePairModel(const nlohmann::json &json, LongLists &lists);
 Expected<std::unique_ptr<TokenModel>>
-readWordPieceModel(const nlohmann::json &json);
+readWordPieceModel(const nlohmann::json &json, LongLists &lists);
 Expected<std::unique_ptr<TokenModel>>
 readUnigramModel(const nlohmann::json &json);
 

@@ -52,22 +52,37 @@ Expected<std::unique_ptr<Tokenizer>> Tokenizer::load(const std::string &path) {
   return made;
 }
 
+/// Whether the model says that its lists are of the kinds which LongLists has.
+static bool hasLongLists(const Json &json) {
+  const Json model = json.is_object() ? json.value("model", Json()) : Json();
+  const Json type = model.is_object() ? model.value("type", Json()) : Json();
+  return type == "BPE" || type == "WordPiece";
+}
+
 Expected<std::unique_ptr<Tokenizer>> Tokenizer::parse(std::string_view text) {
-  ASSIGN_OR_RETURN(Json json, parseJson<Json>(text, "tokenizer.json"));
+  std::optional<LongLists> lists = takeLongLists(text);
+  ASSIGN_OR_RETURN(Json json,
+                   parseJson<Json>(lists ? std::string_view(lists->rest) : text,
+                                   "tokenizer.json"));
+  if (lists && !hasLongLists(json)) {
+    lists.reset();
+    ASSIGN_OR_RETURN(json, parseJson<Json>(text, "tokenizer.json"));
+  }
   if (!json.is_object())
     return userError("it is not a JSON object", "tokenizer.json");
   std::unique_ptr<Tokenizer> made(new Tokenizer);
-  TRY(made->read(json));
+  LongLists none;
+  TRY(made->read(json, lists ? *lists : none));
   return made;
 }
 
-Status Tokenizer::read(const Json &json) {
+Status Tokenizer::read(const Json &json, LongLists &lists) {
   auto section = [&](const char *key) { return json.value(key, Json()); };
   ASSIGN_OR_RETURN(normalizer, Normalizer::read(section("normalizer")));
   ASSIGN_OR_RETURN(preTokenizer, PreTokenizer::read(section("pre_tokenizer")));
   auto entry = json.find("model");
-  ASSIGN_OR_RETURN(model,
-                   TokenModel::read(entry == json.end() ? Json() : *entry));
+  ASSIGN_OR_RETURN(
+      model, TokenModel::read(entry == json.end() ? Json() : *entry, lists));
   ASSIGN_OR_RETURN(
       added, AddedTokens::read(section("added_tokens"), normalizer.get()));
   ASSIGN_OR_RETURN(tokenDecoder, TokenDecoder::read(section("decoder")));
@@ -216,13 +231,16 @@ Status Tokenizer::encodePart(std::string_view text, bool first,
                 }
                 Pieces &pieces = scratch.pieces;
                 pieces.texts.clear();
-                pieces.bytes = pieces.failed = false;
+                pieces.bytes = false;
+                pieces.failed.clear();
                 pieces.list.assign(1, {part, first && begin == 0});
                 preTokenizer->split(pieces);
-                if (pieces.failed)
-                  status =
-                      userError("a regular expression of the tokenizer gave up "
-                                "on the text");
+                if (!pieces.failed.empty())
+                  status = userError(
+                      "a regular expression of the tokenizer gave up on the "
+                      "text: it takes too many steps",
+                      "tokenizer.json, '" + pieces.failed + "'",
+                      "a shorter text");
                 for (const Pieces::Piece &piece : pieces.list)
                   if (!piece.text.empty())
                     encodePiece(piece.text, pieces.bytes, scratch, ids);

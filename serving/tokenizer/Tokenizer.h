@@ -48,7 +48,7 @@ public:
 private:
   struct Scratch;
   Tokenizer();
-  Status read(const nlohmann::json &json);
+  Status read(const nlohmann::json &json, LongLists &lists);
   Status readPostProcessor(const nlohmann::json &json);
   Status encodePart(std::string_view text, bool first, bool normalizedSpecial,
                     Scratch &scratch, std::vector<int32_t> &ids) const;

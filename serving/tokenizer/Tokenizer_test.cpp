@@ -1,8 +1,10 @@
 #include "serving/tokenizer/Detokenizer.h"
+#include "serving/tokenizer/LongLists.h"
 #include "serving/tokenizer/Utf8.h"
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 namespace knapper::serving {
 namespace {
@@ -85,6 +87,55 @@ TEST(Tokenizer, TextsThatAreNoUtf8AreRefused) {
   auto ids = make(byteFallback)->encode("ab\xc3");
   ASSERT_FALSE(ids);
   EXPECT_NE(ids.error().what.find("byte 2"), std::string::npos);
+}
+
+TEST(Tokenizer, LongListsAreReadAsTheJsonLibraryReadsThem) {
+  std::string text = R"( {"a": [1, {"model": "x"}, "\"}"], "model" :
+    {"type": "BPE", "vocab" : {"a\"b": 0, "\u00e9\ud83d\ude42\n": 12 , "é": 3}
+     , "merges": ["a\u00e9 b", ["c", "d e"] ]}, "z": -1.5e3} )";
+  std::optional<LongLists> lists = takeLongLists(text);
+  ASSERT_TRUE(lists && lists->vocabulary && lists->merges);
+  const nlohmann::json whole = nlohmann::json::parse(text)["model"];
+  EXPECT_EQ(whole["vocab"].size(), 3u);
+  for (const auto &[name, id] : whole["vocab"].items())
+    EXPECT_EQ(lists->vocabulary->find(name), id.get<int32_t>());
+  std::vector<std::string> merges;
+  EXPECT_TRUE(lists->eachMerge([&](auto left, auto right) {
+    merges.push_back(std::string(left) + "|" + std::string(right));
+    return true;
+  }));
+  EXPECT_EQ(merges, (std::vector<std::string>{"a\u00e9|b", "c|d e"}));
+  nlohmann::json wanted = nlohmann::json::parse(text);
+  wanted["model"]["vocab"] = wanted["model"]["merges"] = nullptr;
+  EXPECT_EQ(nlohmann::json::parse(lists->rest), wanted);
+}
+
+TEST(Tokenizer, ListsThatAreNotPlainAreLeftToTheJsonLibrary) {
+  for (const char *vocabulary :
+       {R"({"a": 0, "a": 1})", R"({"a": 0, "b": 0})", R"({"a": 1.0})",
+        R"({"a": 1e2})", R"({"a": 01})", R"({"a": -1})", R"({"a": 99999999})",
+        R"({"a": "0"})", R"({"a": 0,})", R"({"a" 0})", R"({"\ud800": 0})",
+        R"({"\x": 0})", "{\"\xff\": 0}", "{\"\x01\": 0}", R"({"a": 0)",
+        R"([["a", 0]])", "null", R"({"a": 0}, "vocab": {})"}) {
+    std::string text = std::string(R"({"model": {"type": "BPE", "vocab": )") +
+                       vocabulary + R"(, "merges": [null]}})";
+    EXPECT_FALSE(takeLongLists(text)) << text;
+  }
+  for (const char *other :
+       {"", "[]", "{", R"({"model": [])", R"({"model": {"vocab": {}})",
+        R"({"model": {"vocab": {}}, "model": {}})",
+        R"({"model": {"merges": ["ab"]}})", R"({"model": {"merges": [["a"]]}})",
+        R"({"model": {}})"})
+    EXPECT_FALSE(takeLongLists(other)) << other;
+}
+
+TEST(Tokenizer, LongListsOfAnotherKindOfModelAreNotUsed) {
+  auto made = Tokenizer::parse(
+      R"({"model": {"type": "Unigram", "vocab": {"a": 0}, "unk_id": 0}})");
+  ASSERT_FALSE(made);
+  auto untyped =
+      make(R"({"model": {"vocab": {"a": 0, "aa": 1}, "merges": ["a a"]}})");
+  EXPECT_EQ(*untyped->encode("aa"), (std::vector<int32_t>{1}));
 }
 
 TEST(Tokenizer, WhatIsNotKnownIsRefusedByName) {

@@ -46,8 +46,8 @@ public:
     }
   }
 
-  Status read(const Json &json) {
-    TRY(readVocabulary(json));
+  Status read(const Json &json, LongLists &lists) {
+    TRY(readVocabulary(json, lists));
     ASSIGN_OR_RETURN(unknown, namedToken(json, "unk_token"));
     if (unknown < 0)
       return userError("the model has no \"unk_token\"", "tokenizer.json");
@@ -77,9 +77,10 @@ private:
 
 } // namespace
 
-Expected<std::unique_ptr<TokenModel>> readWordPieceModel(const Json &json) {
+Expected<std::unique_ptr<TokenModel>> readWordPieceModel(const Json &json,
+                                                         LongLists &lists) {
   auto model = std::make_unique<WordPieceModel>();
-  TRY(model->read(json));
+  TRY(model->read(json, lists));
   return std::unique_ptr<TokenModel>(std::move(model));
 }
 

@@ -131,6 +131,36 @@ def test_kept_hashes_are_not_trusted_where_all_is_to_be_compared(tool, tmp_path)
     assert whole in {file.read_text() for file in kept.parent.iterdir()}
 
 
+def test_an_entry_is_compared_once_in_each_state(tool, tmp_path):
+    """Its constants may be a model's weights. What is damaged without a write is seen where all is to be compared."""
+    save_large(tmp_path, np.ones((2200, 2000), np.float32))
+    def found(*flags) -> tuple[bool, bool]:
+        """Whether the entry is used, and whether it is said to be damaged."""
+        done = subprocess.run([TOOL, "compile", "big.onnx", "--json", *flags], capture_output=True, text=True, env=environment(tmp_path), check=True)
+        return json.loads(done.stdout)["from_cache"], "is damaged" in done.stderr
+
+    def damage():
+        (entry,) = (tmp_path / "cache" / "knapper" / "compile").glob("*.knap")
+        with open(entry, "r+b") as file:
+            file.seek(entry.stat().st_size // 2)
+            file.write(b"\1")
+        return entry
+
+    marks = tmp_path / "cache" / "knapper" / "whole"
+    assert found() == (False, False)
+    time.sleep(2.2)
+    assert found() == (True, False)
+    (entry,) = (tmp_path / "cache" / "knapper" / "compile").glob("*.knap")
+    (mark,) = (m for m in marks.iterdir() if f"-{entry.stat().st_ino}-{entry.stat().st_size}-" in m.name)
+    damage()
+    assert found() == (False, True), "a write changes its state"
+    state = damage().stat()
+    time.sleep(2.2)
+    mark.rename(marks / "-".join(str(x) for x in (state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns)))
+    assert found() == (True, False), "the mark is what is used"
+    assert found("--verify-files") == (False, True)
+
+
 def test_explain_names_the_difference(tool, model):
     assert "which is empty" in tool("cache", "explain", model)
     tool("compile", model)

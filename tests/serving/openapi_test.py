@@ -13,7 +13,7 @@ import threading
 
 import pytest
 from http_test import call, post
-from null_server import BUILD
+from null_server import BUILD, ROOT
 
 REQUIRED = {"ChatRequest": {"messages": [{"role": "user", "content": "hi"}]}, "CompletionRequest": {"prompt": "hi"}}
 PATHS = {"ChatRequest": "/v1/chat/completions", "CompletionRequest": "/v1/completions"}
@@ -61,6 +61,34 @@ def test_fields_are_checked_as_it_says(server, document, name):
         if field not in REQUIRED[name]:  # null is none, and the document says so
             assert post(server, PATHS[name], REQUIRED[name] | {field: None, "max_tokens": 1})[0] == 200, field
     assert checked > 30
+
+
+def test_sampling_bounds_are_those_of_the_page(document):
+    """One table in the code: the document is made of it, docs/serve.md has the same rows, and no other schema has bounds of sampling."""
+    rows = []
+    for field, row in document["components"]["schemas"]["ChatRequest"]["properties"].items():
+        bias = field == "logit_bias"
+        row = row["additionalProperties"] if bias else row
+        if "default" in row:
+            kind = row["type"] if bias else row["type"][0]
+            rows.append(f"| `{field}`{', of a token' if bias else ''} | {kind} | {row['minimum']} | {row['maximum']} | {row['default']} |")
+    page = (ROOT / "docs" / "serve.md").read_text()
+    table = page.split("| sampling | type | least | most | default |\n|---|---|---|---|---|\n")[1].split("\n\n")[0].splitlines()
+    assert len(rows) == 8 and rows == table, "\n".join(rows)
+
+
+@pytest.mark.parametrize("path", PATHS.values())
+def test_sampling_bounds_themselves_are_allowed(server, document, path):
+    """The document's least and most, and nothing beyond them."""
+    for name, way in PATHS.items():
+        for field, row in document["components"]["schemas"][name]["properties"].items() if way == path else ():
+            bias = field == "logit_bias"
+            bounds = row["additionalProperties"] if bias else row
+            if "default" not in bounds:
+                continue
+            for value, status in [(bounds["minimum"], 200), (bounds["maximum"], 200), (bounds["minimum"] - 1, 400), (bounds["maximum"] + 1, 400)]:
+                answer = post(server, path, REQUIRED[name] | {field: {"1": value} if bias else value, "max_tokens": 1})
+                assert answer[0] == status, (field, value, answer)
 
 
 CHECKS = ["not_a_server_error", "status_code_conformance", "content_type_conformance", "response_headers_conformance", "response_schema_conformance", "negative_data_rejection", "unsupported_method"]

@@ -129,6 +129,33 @@ def test_values_print_as_in_python(value):
         assert one(way, v=value)["text"] == theirs(way, variables_of({"messages": [USER], "v": value})), way
 
 
+FORMATS = [
+    "'%s'|format('x')", "'%s and %s'|format('a', 3)", "'%d|%5d|%-5d|%05d|%+d|% d'|format(3,4,5,6,7,8)", "'%.2f %8.3f|%-9.1e|%g %G %F'|format(1.239, 2.5, -3.25, 0.0001, 12345678.0, 1)",
+    "'%x %X %o %#x %c %c'|format(255, 255, 8, 17, 'q', 8364)", "'%r %s'|format('a', [1,'b'])", "'100%%'|format()", "'%(name)s is %(age)03d'|format(name='n', age=7)", "'%s' % 'x'", "'%s-%s' % ('x', 2)", "'%(a)s' % {'a': 1}",
+    "'%10s|%-10s|%.3s|'|format('äb','cd', '🙂é123')", "'%s %s %s %d'|format(none, true, 1.0, true)", "'%s'|format(nothing)", "'%i'|format(3.7)", "'%*d %-*d|%.*f'|format(5, 3, 4, 2, 1, 2.55)", "'%5%|'|format()",
+    "'%s'|format(messages[0].content)", "'%d'|format('x')", "'%s %s'|format('x')", "'%s'|format('x','y')", "'%q'|format(1)", "'%'|format(1)", "'%(a)s'|format(1)", "'%x'|format(1.5)", "'%c'|format('ab')",
+    "\"it's a bad-day in o'neil (yes) [no] {x} <y> ab 3rd\"|title", "\"it's a bad-day in o'neil (yes) 3rd ÄPFEL\".title()", "'größe ÉTÉ ǆ straße ßa'.title()", "'größe ÉTÉ ßa'|title", "messages[0].content|title",
+    "'hello WORLD'|capitalize", "'éa ÉB'.capitalize()", "'größe ÉTÉ'|upper", "'GRÖßE ÉTÉ'|lower", "'größe'.upper()", "''|title", "5|title",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("expression", FORMATS)
+def test_formats_and_letter_cases_are_pythons(expression):
+    """Where Jinja2 raises the conversation is refused."""
+    template = "{{ " + expression + " }}"
+    expected = theirs(template, variables_of({"messages": [USER]}))
+    got = one(template)
+    assert got.get("text") == expected and (expected is not None or got["error"]), got
+
+
+def test_formats_keep_the_users_bytes():
+    """What a value puts in is literal, what the format says is not; widths are bounded."""
+    made = one("{{ '<|a|>%s<|b|>%.4s'|format(messages[0].content, messages[0].content) }}", [{"role": "user", "content": "<|im_end|>"}])
+    assert made["text"] == "<|a|><|im_end|><|b|><|im"
+    assert [made["text"].encode()[begin:end].decode() for begin, end in made["literal"]] == ["<|im_end|>", "<|im"]
+    assert "64" in one("{{ '%999999999d'|format(1) }}")["error"]
+
+
 def test_values_of_many_parts_are_bounded():
     doubled = "{% set ns = namespace(a=[]) %}{% for i in range(40) %}{% set ns.a = [ns.a, ns.a] %}{% endfor %}{{ ns.a"
     nested = "{% set ns = namespace(a=[]) %}{% for i in range(1000) %}{% set ns.a = [ns.a] %}{% endfor %}{{ ns.a"
