@@ -141,6 +141,7 @@ llvm::ArrayRef<AtenRow> atenOrderRows();
 llvm::ArrayRef<AtenRow> atenSpecialRows();
 llvm::ArrayRef<AtenRow> atenBitsRows();
 llvm::ArrayRef<AtenRow> atenFactorRows();
+llvm::ArrayRef<AtenRow> atenFourierRows();
 llvm::ArrayRef<AtenRow> atenSolveRows();
 llvm::ArrayRef<AtenRow> atenDistanceRows();
 llvm::ArrayRef<AtenRow> atenAdaptivePoolRows();
