@@ -70,6 +70,17 @@ class Noise(TorchDispatchMode):
         return pytree.tree_map(self.moved, made)
 
 
+class FirstOfEquals(TorchDispatchMode):
+    """`topk`, which promises no order of equal elements, takes the first of them."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is not torch.ops.aten.topk.default or not args[0].dim():
+            return func(*args, **(kwargs or {}))
+        x, count, dim, largest = [*args, -1, True][:4] if len(args) < 4 else args[:4]
+        values, at = torch.sort(x, dim=dim, descending=largest, stable=True)
+        return values.narrow(dim, 0, count), at.narrow(dim, 0, count)
+
+
 def lossy(args: Any, kwargs: Any) -> bool:
     """Whether floats become integers that cannot hold them."""
     floats = [a for a in pytree.tree_leaves(args) if isinstance(a, torch.Tensor) and a.is_floating_point()]
@@ -163,6 +174,9 @@ def explained(function: Function, binding: int, mine: Called, other: Called) -> 
     """What is left of the differences when rounding has explained what it can; "" if
     nothing, "undefined" where an operator's result is anybody's."""
     fn = function.build()
+    with FirstOfEquals():
+        if not differences(mine, call(fn, function, binding)):
+            return ""
     spread = [None if t is None else torch.zeros(t.shape, dtype=torch.float64) for _, t in other.leaves()]
     free = [None if t is None else torch.zeros(t.shape, dtype=torch.bool) for _, t in other.leaves()]
     for units, runs, formula in ((0.0, 1, False), (0.0, 1, True), (2.0, 12, False), (8.0, 24, False)):

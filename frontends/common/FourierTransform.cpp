@@ -136,6 +136,19 @@ Value halfOfTransform(NodeBuilder &n, Value x, double sign) {
 
 } // namespace
 
+FourierPlanes mirroredSpectrum(NodeBuilder &n, FourierPlanes half, Dim length) {
+  Dim rest = length - (length.floorDiv(n.dim(2)) + 1);
+  auto whole = [&](Value part, double sign) -> Value {
+    if (!part || rest.isConstant(0))
+      return part;
+    Value back = n.sliceDim(part, 1, rest, rest, -1);
+    Value made = n.make<ts::ConcatOp>(ValueRange{part, n.mul(back, sign)},
+                                      int64_t(1));
+    return made ? n.castDims(made, {ts::dimOf(part, 0), length}) : made;
+  };
+  return {whole(half.re, 1), whole(half.im, -1)};
+}
+
 Value realTransform(NodeBuilder &n, Value x, double sign) {
   if (!x)
     return {};

@@ -19,6 +19,11 @@ struct FourierPlanes {
 /// Unsupported: known lengths with a prime factor above 2048.
 FourierPlanes fourierTransform(NodeBuilder &n, FourierPlanes x, double sign);
 
+/// The whole of a symmetric spectrum of `length` elements, of which `half` has
+/// the first length / 2 + 1: [rows, length].
+FourierPlanes mirroredSpectrum(NodeBuilder &n, FourierPlanes half,
+                               ts::Dim length);
+
 /// Of real rows [rows, length] the first length / 2 + 1 elements, the others
 /// being their mirror: [rows, length / 2 + 1, 2], the parts side by side. Null
 /// where it failed.

@@ -34,16 +34,9 @@ Value fitLength(Node &n, Value x, Dim count) {
 
 /// From the first half of a spectrum that is symmetric, the whole of it.
 Complex mirrored(Node &n, Complex x, Dim length) {
-  Dim half = length.floorDiv(n.dim(2)) + 1, rest = length - half;
-  auto whole = [&](Value part, double sign) -> Value {
-    part = fitLength(n, part, half);
-    if (!part || rest.isConstant(0))
-      return part;
-    Value back = n.sliceDim(part, 1, rest, rest, -1);
-    return n.make<ts::ConcatOp>(ValueRange{part, n.mul(back, sign)},
-                                int64_t(1));
-  };
-  return {whole(x.re, 1), whole(x.im, -1)};
+  Dim half = length.floorDiv(n.dim(2)) + 1;
+  return mirroredSpectrum(
+      n, {fitLength(n, x.re, half), fitLength(n, x.im, half)}, length);
 }
 
 /// [rows, length, 1 or 2] as two parts; null and an error for another size.

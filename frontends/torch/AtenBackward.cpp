@@ -53,16 +53,21 @@ Value geluOf(AtenNode &n, Value x) {
   return n.add(cdf, n.mul(x, pdf));
 }
 /// 1 in (low, high), 0 outside.
-Value inside(AtenNode &n, Value x, double low, double high) {
-  Value in = n.binary<ts::AndOp>(n.compare(P::gt, x, n.scalarFor(x, low)),
-                                 n.compare(P::lt, x, n.scalarFor(x, high)));
+Value inside(AtenNode &n, Value x, Value low, Value high) {
+  Value in = n.binary<ts::AndOp>(n.compare(P::gt, x, low),
+                                 n.compare(P::lt, x, high));
   return in ? n.convert(in, ts::elementTypeOf(x)) : in;
 }
+/// A number in x's element type.
+Value factorFor(AtenNode &n, Value x, StringRef name, double otherwise) {
+  return x ? n.factor(name, ts::elementTypeOf(x), otherwise) : Value();
+}
 Value hardTanhOf(AtenNode &n, Value x) {
-  return inside(n, x, n.real("min_val", -1), n.real("max_val", 1));
+  return inside(n, x, factorFor(n, x, "min_val", -1),
+                factorFor(n, x, "max_val", 1));
 }
 Value hardSigmoidOf(AtenNode &n, Value x) {
-  return n.mul(inside(n, x, -3, 3), 1.0 / 6);
+  return n.mul(inside(n, x, n.scalarFor(x, -3), n.scalarFor(x, 3)), 1.0 / 6);
 }
 Value hardSwishOf(AtenNode &n, Value x) {
   Value middle = n.add(n.mul(x, 1.0 / 3), 0.5);
@@ -72,13 +77,12 @@ Value hardSwishOf(AtenNode &n, Value x) {
 }
 Value leakyReluOf(AtenNode &n, Value x) {
   return n.select(n.compare(P::gt, x, n.scalarFor(x, 0)), one(n, x),
-                  n.scalarFor(x, n.real("negative_slope", 0.01)));
+                  factorFor(n, x, "negative_slope", 0.01));
 }
 Value softplusOf(AtenNode &n, Value x) {
-  Value scaled = n.mul(x, n.real("beta", 1));
-  return n.select(
-      n.compare(P::gt, scaled, n.scalarFor(x, n.real("threshold", 20))),
-      one(n, x), n.make<ts::SigmoidOp>(scaled));
+  Value scaled = n.mul(x, factorFor(n, x, "beta", 1));
+  return n.select(n.compare(P::gt, scaled, factorFor(n, x, "threshold", 20)),
+                  one(n, x), n.make<ts::SigmoidOp>(scaled));
 }
 Value mishOf(AtenNode &n, Value x) {
   Value tail = n.make<ts::Log1pOp>(
@@ -102,13 +106,14 @@ LogicalResult importEluBackward(AtenNode &n) {
         x = n.operand("self_or_result", type);
   if (!x)
     return failure();
-  double alpha = n.real("alpha", 1), scale = n.real("scale", 1),
-         input = n.real("input_scale", 1);
-  Value slope = n.flag("is_result") ? n.mul(n.add(x, alpha * scale), input)
+  Value scale = n.factor("scale", type, 1),
+        input = n.factor("input_scale", type, 1),
+        steep = n.mul(n.factor("alpha", type, 1), scale);
+  Value slope = n.flag("is_result") ? n.mul(n.add(x, steep), input)
                                     : n.mul(n.make<ts::ExpOp>(n.mul(x, input)),
-                                            alpha * scale * input);
-  return n.out(n.mul(grad, n.select(n.compare(P::le, x, n.scalarFor(x, 0)),
-                                    slope, n.scalarFor(x, scale))));
+                                            n.mul(steep, input));
+  return n.out(n.mul(
+      grad, n.select(n.compare(P::le, x, n.scalarFor(x, 0)), slope, scale)));
 }
 
 LogicalResult importLogSigmoidBackward(AtenNode &n) {

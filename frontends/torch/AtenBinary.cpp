@@ -103,8 +103,8 @@ LogicalResult importPow(AtenNode &n) {
   Value x = n.operand("self", type);
   if (!x)
     return failure();
-  if (!n.isTensor("exponent")) {
-    double exponent = n.real("exponent");
+  if (std::optional<double> known = n.known("exponent")) {
+    double exponent = *known;
     auto out = [&](Value y) { return n.out(y); };
     if (exponent == 1)
       return out(x);
@@ -252,7 +252,7 @@ template <bool divides> LogicalResult addProduct(AtenNode &n) {
   Type type = n.wide();
   Value a = n.operand("tensor1", type), b = n.operand("tensor2", type);
   Value product;
-  bool scaled = n.has("value") && n.real("value") != 1;
+  bool scaled = n.has("value") && n.known("value") != 1;
   if (divides)
     product = n.div(scaled ? n.mul(a, n.operand("value", type)) : a, b);
   else

@@ -327,63 +327,6 @@ Status AtenImporter::claim(AtenNode &n, size_t index, Value &value) {
   return success();
 }
 
-LogicalResult AtenImporter::callTorch(AtenNode &n,
-                                      const llvm::json::Object &node) {
-  SmallVector<Value> operands;
-  const llvm::json::Array *given = node.getArray("operands");
-  for (const llvm::json::Value &entry : given ? *given : llvm::json::Array()) {
-    Value value = lookup(entry.getAsString().value_or(""));
-    if (!value)
-      return failure();
-    operands.push_back(value);
-  }
-  SmallVector<Type> types;
-  SmallVector<std::string> fresh;
-  const llvm::json::Array &claims = *node.getArray("results");
-  for (size_t i = 0; i < n.resultCount(); ++i) {
-    if (!claims[i].getAsObject()) // None
-      continue;
-    if (!n.element(i))
-      return n.unsupported("a result of a dtype that is not supported");
-    for (Dim dim : n.dims(i)) {
-      llvm::SetVector<StringAttr> used;
-      dim.collectSymbols(used);
-      for (StringAttr name : used)
-        if (!isBound(name)) {
-          if (!dim.asSymbol())
-            return n.unsupported("a size that only the run knows");
-          symbols.insert({name, 0});
-          fresh.push_back(name.str());
-        }
-    }
-    types.push_back(n.type(n.dims(i), n.element(i)));
-    if (!types.back())
-      return failure();
-  }
-  // What the operator needs to call torch again.
-  llvm::json::Object call{
-      {"args", llvm::json::Object(*node.getObject("args"))},
-      {"operands", given ? llvm::json::Array(*given) : llvm::json::Array()},
-      {"line", node.getString("line").value_or("")}};
-  if (byTorch.contains(n.overload)) // equal calls draw other numbers
-    call["node"] = n.name;
-  std::string text;
-  llvm::raw_string_ostream(text) << llvm::json::Value(std::move(call));
-  DictionaryAttr parameters =
-      b.getDictionaryAttr({b.getNamedAttr("call", b.getStringAttr(text))});
-  SmallVector<bool> present(operands.size(), true);
-  SmallVector<StringRef> names(fresh.begin(), fresh.end());
-  Operation *op = n.external("torch", n.overload, 1, parameters, present,
-                             operands, names, types);
-  if (!op)
-    return failure();
-  unsigned made = 0;
-  for (size_t i = 0; i < n.resultCount(); ++i)
-    if (n.element(i))
-      n.results[i] = op->getResult(made++);
-  return mlir::success();
-}
-
 Status AtenImporter::addNode(const llvm::json::Object &node) {
   std::string name = node.getString("name").value_or("").str();
   std::string overload = node.getString("op").value_or("").str();

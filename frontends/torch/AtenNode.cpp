@@ -128,6 +128,12 @@ Value AtenNode::operand(StringRef name, Type element) {
   return number(*value, element);
 }
 
+Value AtenNode::factor(StringRef name, Type element, double otherwise) {
+  if (!element)
+    return {};
+  return has(name) ? operand(name, element) : scalar(otherwise, element);
+}
+
 SmallVector<Value> AtenNode::tensors(StringRef name) {
   SmallVector<Value> values;
   const llvm::json::Value *value = argument(name);

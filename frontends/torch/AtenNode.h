@@ -40,6 +40,10 @@ public:
   mlir::Value operand(llvm::StringRef name, mlir::Type element);
   /// The same in the element type of result 0.
   mlir::Value operand(llvm::StringRef name) { return operand(name, element()); }
+  /// A number that is a constant or of the run, 0-d; `otherwise` where it is
+  /// not given.
+  mlir::Value factor(llvm::StringRef name, mlir::Type element,
+                     double otherwise);
   /// A list of tensors; null entries for None.
   llvm::SmallVector<mlir::Value> tensors(llvm::StringRef name);
   int64_t integer(llvm::StringRef name, int64_t otherwise = 0);
@@ -141,6 +145,7 @@ llvm::ArrayRef<AtenRow> atenOrderRows();
 llvm::ArrayRef<AtenRow> atenSpecialRows();
 llvm::ArrayRef<AtenRow> atenBitsRows();
 llvm::ArrayRef<AtenRow> atenFactorRows();
+llvm::ArrayRef<AtenRow> atenFourierRows();
 llvm::ArrayRef<AtenRow> atenSolveRows();
 llvm::ArrayRef<AtenRow> atenDistanceRows();
 llvm::ArrayRef<AtenRow> atenAdaptivePoolRows();

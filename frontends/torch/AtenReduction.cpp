@@ -148,7 +148,7 @@ template <bool root> LogicalResult variance(AtenNode &n) {
   Value sum = n.reduce(K::add, n.mul(off, off), dims, n.flag("keepdim"));
   Type type = ts::elementTypeOf(x);
   Value divisor =
-      n.sub(n.sizeScalar(count, type), n.scalar(n.real("correction", 1), type));
+      n.sub(n.sizeScalar(count, type), n.factor("correction", type, 1));
   divisor = n.binary<ts::MaxOp>(divisor, n.scalar(0, type));
   Value y = n.div(sum, divisor);
   if (root)

@@ -134,6 +134,9 @@ Value lgamma(AtenNode &n, Value x) {
   Value reflected =
       n.sub(n.sub(number(n, x, std::log(M_PI)), logSinPi(n, x)), y);
   y = n.select(below, reflected, y);
+  // Its zeros are exact: they decide what is false.
+  Value zeros = n.mul(n.add(x, -1.0), n.add(x, -2.0));
+  y = n.select(n.compare(P::eq, zeros, number(n, x, 0)), number(n, x, 0), y);
   Value infinite = n.make<ts::IsInfOp>(x, true, true);
   return n.select(infinite, n.make<ts::AbsOp>(x), y);
 }

@@ -14,7 +14,7 @@ static llvm::StringMap<const AtenRow *> makeTable() {
         atenSpecialRows(),      atenBackwardRows(),    atenBitsRows(),
         atenFactorRows(),       atenSolveRows(),       atenDistanceRows(),
         atenAdaptivePoolRows(), atenEmbeddingRows(),   atenSelectionRows(),
-        atenGroupedRows(),      atenControlRows()})
+        atenGroupedRows(),      atenControlRows(),     atenFourierRows()})
     for (const AtenRow &row : rows)
       table[row.overload] = &row;
   return table;

@@ -40,6 +40,12 @@ def test_special_functions_of_one_number():
     check(function, torch.arange(-3, 9))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bool, torch.int64])
+def test_the_zeros_of_the_logarithm_of_gamma_are_exact(dtype):
+    x = torch.tensor([1, 2, 1]).to(dtype)
+    check(lambda x: (torch.lgamma(x), torch.logical_and(x, torch.lgamma(x))), x, rtol=0, atol=0)
+
+
 def test_modified_bessel_functions_of_infinities():
     x = torch.tensor([float("inf"), float("-inf"), float("nan"), 3e38, -3e38, 0.0, -1.0])
     for dtype in (torch.float32, torch.float64):

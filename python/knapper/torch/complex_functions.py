@@ -4,6 +4,7 @@ has no definition, or one that overflows. `library` is versions.ComplexTensors."
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -40,9 +41,8 @@ def is_made(overload: Any) -> bool:
 def function_of(overload: Any, library: Any) -> Callable[..., Any] | None:
     """The operator on tensors of two planes; None: ask torch's definitions."""
     name = _name(overload)
-    own = {"polar": _polar, "div": _divide, "true_divide": _divide, "reciprocal": _reciprocal, "sqrt": _sqrt}
-    if name in own:
-        return functools.partial(own[name], library)
+    if name in _OWN:
+        return functools.partial(_OWN[name], library)
     if name in _EACH:
         return functools.partial(_each, overload, library)
     return functools.partial(_make, overload, library) if name in _MADE else None
@@ -82,6 +82,66 @@ def _sqrt(library: Any, x: Any) -> Any:
     positive = a >= 0
     im = torch.copysign(torch.where(positive, other, larger), b)
     return library.joined(torch.where(positive, larger, other), im)
+
+
+def _sigmoid(library: Any, x: Any) -> Any:
+    return _reciprocal(library, torch.exp(-x) + 1)
+
+
+def _scaled(x: Any, number: Any) -> Any:
+    return x if isinstance(number, (int, float)) and number == 1 else x * number
+
+
+def _lerp(library: Any, x: Any, y: Any, weight: Any) -> Any:
+    return x + (y - x) * weight
+
+
+def _add_product(library: Any, x: Any, y: Any, z: Any, *, value: Any = 1) -> Any:
+    return x + _scaled(y, value) * z
+
+
+def _add_matrix_vector(library: Any, x: Any, matrix: Any, vector: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    return _scaled(x, beta) + _scaled(torch.mm(matrix, vector.unsqueeze(1)).squeeze(1), alpha)
+
+
+def _of_log(base: float) -> Callable[..., Any]:
+    return lambda library, x: torch.log(x) * (1 / math.log(base))
+
+
+def _variance_and_mean(
+    library: Any, x: Any, dim: Any = None, *, correction: Any = None, keepdim: bool = False
+) -> Any:
+    dims = list(range(x.dim())) if dim is None or len(dim) == 0 else dim
+    return torch.var(x, dims, correction=correction, keepdim=keepdim), x.mean(dims, keepdim=keepdim)
+
+
+def _deviation_and_mean(library: Any, x: Any, dim: Any = None, **given: Any) -> Any:
+    variance, mean = _variance_and_mean(library, x, dim, **given)
+    return variance.sqrt(), mean
+
+
+def _without_nan(library: Any, x: Any, nan: Any = None, posinf: Any = None, neginf: Any = None) -> Any:
+    return library.joined(*(torch.nan_to_num(part, nan, posinf, neginf) for part in library.parts(x)))
+
+
+_OWN: dict[str, Callable[..., Any]] = {
+    "addcmul": _add_product,
+    "addmv": _add_matrix_vector,
+    "div": _divide,
+    "exp2": lambda library, x: torch.exp(x * math.log(2)),
+    "lerp": _lerp,
+    "log10": _of_log(10),
+    "log2": _of_log(2),
+    "nan_to_num": _without_nan,
+    "polar": _polar,
+    "reciprocal": _reciprocal,
+    "sigmoid": _sigmoid,
+    "silu": lambda library, x: x * _sigmoid(library, x),
+    "sqrt": _sqrt,
+    "std_mean": _deviation_and_mean,
+    "true_divide": _divide,
+    "var_mean": _variance_and_mean,
+}
 
 
 def _each(overload: Any, library: Any, *args: Any, **kwargs: Any) -> Any:

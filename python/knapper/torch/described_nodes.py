@@ -10,7 +10,7 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.fx import GraphModule, Node
 
 from knapper.errors import UserError
-from knapper.torch import control, custom, memory, sizes
+from knapper.torch import control, custom, memory, sizes, versions
 from knapper.torch.description import DTYPES, Input, View
 from knapper.torch.nodes import arguments_of, is_by_torch, line_of, name_of
 from knapper.torch.planes import Outside
@@ -217,9 +217,10 @@ class NodeDescriber:
             self.control(node)
             return
         if not isinstance(target, torch._ops.OpOverload):
-            if not isinstance(value, torch.Tensor) and not isinstance(value, (tuple, list)):
+            has_graphs = isinstance(target, torch._ops.HigherOrderOperator)
+            if not has_graphs and not isinstance(value, (torch.Tensor, tuple, list)):
                 return  # arithmetic on sizes, and what has no result
-            self.missing.append(f"{target}\n    {line_of(node)}")
+            self.missing.append(f"{versions.told(target, node.kwargs)}\n    {line_of(node)}")
             return
         name = name_of(target)
         if name == "aten._linalg_check_errors.default":

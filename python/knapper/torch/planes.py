@@ -27,6 +27,8 @@ from knapper.torch.decompositions import table
 from knapper.torch.nodes import arguments_of, line_of, name_of
 
 _aten = torch.ops.aten
+# What a trace follows; other values are constants of it.
+_TRACED = (torch.Tensor, torch.SymInt, torch.SymFloat)
 # What torch raises where it does not define an operator for planes.
 _NOT_DEFINED = (TypeError, RuntimeError, AttributeError, AssertionError)
 
@@ -263,6 +265,9 @@ class _Splitter:
         reads = any(isinstance(leaf, Node) and leaf in self.values for leaf in leaves)
         if not reads and not any(map(_is_complex, pytree.tree_leaves(node.meta.get("val")))):
             return
+        if isinstance(node.meta.get("val"), torch.SymInt):
+            self.number(node)
+            return
         if not isinstance(node.target, torch._ops.OpOverload):
             raise UserError(
                 f"{node.target} of complex numbers is not supported yet",
@@ -290,6 +295,15 @@ class _Splitter:
             )
         self.keep(node, self.inlined(node) or self.outside(node))
 
+    def number(self, node: Node) -> None:
+        """A size of a complex tensor is one of its planes'."""
+
+        def real(value: Node) -> Node:
+            planes = self.values.get(value, value)
+            return planes.re if isinstance(planes, Planes) else planes
+
+        node.args, node.kwargs = pytree.tree_map_only(Node, real, (node.args, node.kwargs))
+
     def keep(self, node: Node, results: Any) -> None:
         """The results of what replaces a node: of a node with a real result that is it."""
         if isinstance(results, Node):
@@ -312,8 +326,8 @@ class _Splitter:
                 continue
             value = self.values.get(leaf, leaf)
             parts = [value.re, value.im] if isinstance(value, Planes) else [value]
-            if not all(isinstance(part.meta.get("val"), torch.Tensor) for part in parts):
-                leaves[index] = leaf.meta.get("val")  # a size
+            if not all(isinstance(part.meta.get("val"), _TRACED) for part in parts):
+                leaves[index] = leaf.meta.get("val")  # a number
                 continue
             places.append((index, len(parts)))
             sources += parts

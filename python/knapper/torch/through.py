@@ -60,15 +60,16 @@ class _Call:
             return [self.decode(entry, tensors, kind) for entry in value]
         if not isinstance(value, dict):
             return value
+        if "n" in value:  # a size
+            return int(tensors[self.positions[value["n"]]])
         if "%" in value:
-            return tensors[self.positions[value["%"]]]
+            given = tensors[self.positions[value["%"]]]
+            return given.item() if kind and "Tensor" not in kind else given
         if "f" in value:
             return float(value["f"])
         if "dtype" in value:
             name = value["dtype"]
             return _TORCH.get(name) or getattr(torch, name.removeprefix("torch."))
-        if "s" in value:
-            raise RuntimeError("a size that the run decides, as an argument")
         text = value.get("text", "")
         if text.startswith("torch."):
             return getattr(torch, text[6:])

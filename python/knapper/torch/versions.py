@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -82,6 +82,20 @@ def recompile_reason() -> str:
     return str(getattr(context, "_metrics", {}).get("recompile_reason") or "")
 
 
+def told(target: Any, given: Mapping[str, Any]) -> str:
+    """What a node calls, for messages: of a user's Triton kernel its name too."""
+    if not str(target).startswith("triton_kernel_wrapper"):
+        return str(target)
+    from torch._higher_order_ops.triton_kernel_wrap import kernel_side_table
+
+    try:
+        kernel = kernel_side_table.get_kernel(given["kernel_idx"])
+    except (AssertionError, KeyError):
+        return "a Triton kernel"
+    name = getattr(getattr(kernel, "fn", kernel), "__name__", type(kernel).__name__)
+    return f"the Triton kernel {name!r}: the program cannot launch it"
+
+
 class ComplexTensors:
     """torch's tensors of two planes."""
 
@@ -100,6 +114,8 @@ class ComplexTensors:
     def apply(self, overload: Any, args: Any, kwargs: Any) -> Any:
         """NotImplementedError where nothing is known of the operator."""
         function = self._lookup(overload, *args, **kwargs)
+        if function is None:  # in terms of others
+            function = torch._decomp.decomposition_table.get(overload)
         if function is None:
             raise NotImplementedError(str(overload))
         return function(*args, **kwargs)
