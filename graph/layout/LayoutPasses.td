@@ -45,6 +45,12 @@ def MergeReducedDims : Pass<"merge-reduced-dims", "::mlir::func::FuncOp"> {
   let dependentDialects = ["::knapper::ts::TsDialect"];
 }
 
+def AlignMatrices : Pass<"align-matrices", "::mlir::func::FuncOp"> {
+  let summary = "constant matrices with rows at aligned places (GPUs)";
+  let description = "See graph/layout/AlignMatrices.h.";
+  let dependentDialects = ["::knapper::ts::TsDialect"];
+}
+
 def VectorDots : Pass<"vector-dots", "::mlir::func::FuncOp"> {
   let summary = "products of a matrix and a vector as reductions";
   let description = "See graph/layout/VectorDots.h.";

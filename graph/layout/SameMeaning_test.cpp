@@ -3,6 +3,7 @@
 // reference before and after them, on random inputs. More files may be named on
 // the command line.
 #include "graph/fusion/FormKernels.h"
+#include "graph/layout/AlignMatrices.h"
 #include "graph/layout/ChannelsLast.h"
 #include "graph/layout/ConvPhases.h"
 #include "graph/layout/FewFeatures.h"
@@ -222,6 +223,11 @@ std::vector<Step> pipeline() {
           {"narrow-dots",
            [](func::FuncOp f) {
              narrowDots(f);
+             return mlir::success();
+           }},
+          {"align-matrices",
+           [](func::FuncOp f) {
+             alignMatrices(f);
              return mlir::success();
            }},
           {"vector-dots",

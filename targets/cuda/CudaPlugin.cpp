@@ -3,6 +3,7 @@
 #include "codegen/schedule/core/Schedule.h"
 #include "codegen/schedule/irregular/GpuRecurrence.h"
 #include "codegen/schedule/matmul/GpuPackedMatmul.h"
+#include "graph/layout/AlignMatrices.h"
 #include "graph/layout/ConvPhases.h"
 #include "graph/layout/GateDots.h"
 #include "graph/layout/MergeReducedDims.h"
@@ -119,6 +120,7 @@ constexpr TargetPass kPreparation[] = {
        formRecurrences(function, recurrencesOf(target));
      }},
     {"cuda:reduce-gate-dots", reduceGates},
+    {"cuda:align-matrices", plain<alignMatrices>},
     {"cuda:narrow-dots", plain<narrowDots>},
     {"cuda:reduce-vector-dots", plain<reduceVectorDots>},
     {"cuda:merge-reduced-dims", plain<mergeReducedDims>},

@@ -1,0 +1,28 @@
+// RUN: knapper-opt --align-matrices %s | FileCheck %s
+
+!x = tensor<?x8xbf16, #ts.dims<"n", 8>>
+!y = tensor<?x5xbf16, #ts.dims<"n", 5>>
+
+// A weight of 5 columns, 10 bytes a row: its transpose has 16.
+// CHECK-LABEL: @weight
+// CHECK: %[[W:.*]] = ts.weight
+// CHECK: %[[T:.*]] = ts.transpose %[[W]] [1, 0] : tensor<8x5xbf16>
+// CHECK: ts.dot %arg0, %[[T]] batch [] x [] contract [1] x [1]
+func.func @weight(%x: !x) -> !y {
+  %w = ts.weight <0, 0, 80, "w"> : tensor<8x5xbf16>
+  %0 = ts.dot %x, %w batch [] x [] contract [1] x [0] : !x, tensor<8x5xbf16>
+  return %0 : !y
+}
+
+// What is no constant is read as it is; so is what has aligned rows, or none
+// either way.
+// CHECK-LABEL: @others
+// CHECK-NOT: ts.transpose
+func.func @others(%x: !x, %v: tensor<8x5xbf16>, %z: tensor<3x7xbf16>) -> (!y, !x, tensor<3x5xbf16>) {
+  %0 = ts.dot %x, %v batch [] x [] contract [1] x [0] : !x, tensor<8x5xbf16>
+  %w = ts.weight <0, 0, 128, "w"> : tensor<8x8xbf16>
+  %1 = ts.dot %x, %w batch [] x [] contract [1] x [0] : !x, tensor<8x8xbf16>
+  %u = ts.weight <0, 0, 70, "u"> : tensor<7x5xbf16>
+  %2 = ts.dot %z, %u batch [] x [] contract [1] x [0] : tensor<3x7xbf16>, tensor<7x5xbf16>
+  return %0, %1, %2 : !y, !x, tensor<3x5xbf16>
+}
