@@ -44,3 +44,23 @@ func.func @gate(%x: !x) -> !y {
   %r = ts.mul %a, %u : !y
   return %r : !y
 }
+
+// Sums of one are rounded to bf16, those of the other stay float32; bytes of one sign and of two.
+// CHECK-LABEL: @other_types
+// CHECK-NOT: ts.concat
+// CHECK-COUNT-4: ts.dot
+// ALL-LABEL: @other_types
+// ALL-COUNT-4: ts.dot
+// CHECK-NOT: ts.concat
+// CHECK: return
+func.func @other_types(%x: tensor<3x8xbf16>, %b: tensor<3x8xui8>) -> (tensor<3x4xbf16>, tensor<3x4xf32>, tensor<3x4xi32>, tensor<3x4xi32>) {
+  %w = ts.weight <0, 0, 64, "w"> : tensor<8x4xbf16>
+  %v = ts.weight <0, 64, 64, "v"> : tensor<8x4xbf16>
+  %0 = ts.dot %x, %w batch [] x [] contract [1] x [0] : tensor<3x8xbf16>, tensor<8x4xbf16>
+  %1 = ts.dot %x, %v batch [] x [] contract [1] x [0] {result_type = f32} : tensor<3x8xbf16>, tensor<8x4xbf16>
+  %i = ts.weight <0, 128, 32, "i"> : tensor<8x4xi8>
+  %u = ts.weight <0, 160, 32, "u"> : tensor<8x4xui8>
+  %2 = ts.dot %b, %i batch [] x [] contract [1] x [0] {result_type = i32} : tensor<3x8xui8>, tensor<8x4xi8>
+  %3 = ts.dot %b, %u batch [] x [] contract [1] x [0] {result_type = i32} : tensor<3x8xui8>, tensor<8x4xui8>
+  return %0, %1, %2, %3 : tensor<3x4xbf16>, tensor<3x4xf32>, tensor<3x4xi32>, tensor<3x4xi32>
+}
