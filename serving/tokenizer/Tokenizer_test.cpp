@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <random>
 
 namespace knapper::serving {
 namespace {
@@ -127,6 +128,66 @@ TEST(Tokenizer, ListsThatAreNotPlainAreLeftToTheJsonLibrary) {
         R"({"model": {"merges": ["ab"]}})", R"({"model": {"merges": [["a"]]}})",
         R"({"model": {}})"})
     EXPECT_FALSE(takeLongLists(other)) << other;
+}
+
+TEST(Tokenizer, LongListsOfDamagedTextsAreThoseOfTheJsonLibrary) {
+  const std::string sound =
+      R"({"model": {"type": "BPE", "vocab": {"a": 0, "\u00e9\n": 12, "é": 3},
+          "merges": ["a \u00e9", ["c", "d\\"]]}, "z": [1, {"b": "}"}, -2e3]})";
+  const std::string signs = "{}[]\",:\\u0e1.-+ \n\x01\xff\xc3ntf";
+  std::mt19937 random(23);
+  auto below = [&](size_t end) { return random() % end; };
+  size_t taken = 0;
+  for (int i = 0; i < 50'000; ++i) {
+    std::string text = sound;
+    for (size_t n = 1 + below(3); n > 0; --n) {
+      size_t at = below(text.size());
+      switch (below(4)) {
+      case 0:
+        text[at] = signs[below(signs.size())];
+        break;
+      case 1:
+        text.insert(at, 1, signs[below(signs.size())]);
+        break;
+      case 2:
+        text.erase(at, 1 + below(4));
+        break;
+      default:
+        text.insert(at, text.substr(below(text.size()), below(20)));
+      }
+    }
+    std::optional<LongLists> lists = takeLongLists(text);
+    if (!lists)
+      continue;
+    ++taken;
+    auto whole = nlohmann::json::parse(text, nullptr, false);
+    auto rest = nlohmann::json::parse(lists->rest, nullptr, false);
+    ASSERT_EQ(whole.is_discarded(), rest.is_discarded()) << text;
+    if (whole.is_discarded())
+      continue;
+    nlohmann::json &model = whole["model"];
+    if (lists->vocabulary) {
+      for (const auto &[name, id] : model["vocab"].items())
+        ASSERT_EQ(lists->vocabulary->find(name), id) << text;
+      model["vocab"] = nullptr;
+    }
+    if (lists->merges) {
+      size_t count = 0;
+      lists->eachMerge([&](auto left, auto right) {
+        const nlohmann::json &merge = model["merges"][count++];
+        std::string one(left), other(right);
+        nlohmann::json wanted = one + " " + other;
+        if (merge.is_array())
+          wanted = {one, other};
+        EXPECT_EQ(merge, wanted) << text;
+        return true;
+      });
+      ASSERT_EQ(count, model["merges"].size()) << text;
+      model["merges"] = nullptr;
+    }
+    ASSERT_EQ(whole, rest) << text;
+  }
+  EXPECT_GT(taken, 5'000u);
 }
 
 TEST(Tokenizer, LongListsOfAnotherKindOfModelAreNotUsed) {
