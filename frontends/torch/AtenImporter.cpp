@@ -460,7 +460,9 @@ Error AtenImporter::missingError() const {
   }
   return userError(
       text, "knapper.torch",
-      "options={\"fallback\": \"allow\"} lets torch compute these");
+      fallback ? "leave the function that does this out with "
+                 "torch.compiler.disable"
+               : "options={\"fallback\": \"allow\"} lets torch compute these");
 }
 
 Expected<OwningOpRef<ModuleOp>>

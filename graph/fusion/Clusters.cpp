@@ -1,4 +1,6 @@
 #include "graph/fusion/Clusters.h"
+#include "ir/tensor/BranchesAndLoops.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -9,6 +11,18 @@ using namespace knapper::fusion;
 
 /// Between the labels of neighbours at first.
 static constexpr uint64_t room = uint64_t(1) << 32;
+
+bool knapper::fusion::keepsItsPlace(Operation *op) {
+  if (isa<ts::ExternalOp>(op))
+    return !isMemoryEffectFree(op);
+  if (!isa<ts::IfOp, ts::LoopOp>(op))
+    return false;
+  return llvm::any_of(ts::bodiesOf(op), [](func::FuncOp body) {
+    return body && !body.isDeclaration() &&
+           llvm::any_of(body.getBody().getOps(),
+                        [](Operation &inner) { return keepsItsPlace(&inner); });
+  });
+}
 
 Clusters::Clusters(ArrayRef<Operation *> ops,
                    ArrayRef<std::pair<Operation *, Operation *>> dependences)

@@ -24,6 +24,10 @@
 
 namespace knapper::fusion {
 
+/// Whether the op, or one in its bodies, may do more than compute (draw random
+/// numbers, print), so that it stays in front of the next such op.
+bool keepsItsPlace(mlir::Operation *op);
+
 class Clusters {
 public:
   using Id = unsigned;

@@ -91,6 +91,7 @@ private:
     SmallVector<Operation *> nodes;
     SmallVector<std::pair<Operation *, Operation *>> dependences;
     llvm::DenseMap<StringAttr, Operation *> binder;
+    Operation *acted = nullptr;
     for (Operation &op : block.without_terminator()) {
       if (constants.contains(&op))
         continue;
@@ -117,6 +118,11 @@ private:
       }
       for (StringAttr symbol : symbolsSetBy(&op))
         binder[symbol] = &op;
+      if (keepsItsPlace(&op)) {
+        if (acted)
+          dependences.push_back({acted, &op});
+        acted = &op;
+      }
     }
     clusters.emplace(nodes, dependences);
   }

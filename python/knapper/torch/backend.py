@@ -173,10 +173,27 @@ def backend(
     return made
 
 
-def _partition(*args: Any, **kwargs: Any) -> Any:
+def _partition(joint: GraphModule, *args: Any, **kwargs: Any) -> Any:
     from torch._functorch.partitioners import min_cut_rematerialization_partition
 
-    return min_cut_rematerialization_partition(*args, **kwargs)
+    _save_drawn(joint)
+    return min_cut_rematerialization_partition(joint, *args, **kwargs)
+
+
+def _save_drawn(joint: GraphModule) -> None:
+    """What torch draws in a region that is computed again (`checkpoint`) is kept for
+    the backward: a second draw would be another."""
+    from torch.utils.checkpoint import CheckpointPolicy
+
+    for node in joint.graph.nodes:
+        again = node.meta.get("recompute")
+        if again not in (CheckpointPolicy.MUST_RECOMPUTE, CheckpointPolicy.PREFER_RECOMPUTE):
+            continue
+        if torch.Tag.nondeterministic_seeded not in getattr(node.target, "tags", ()):
+            continue
+        several = isinstance(node.meta.get("val"), (tuple, list))
+        for each in (node, *node.users) if several else (node,):
+            each.meta["recompute"] = CheckpointPolicy.MUST_SAVE
 
 
 def compile(
