@@ -16,7 +16,7 @@ struct Iteration {
 /// Values from around the loop come in through `Importer::capture`. Called
 /// again with other types when carried sizes change from iteration to
 /// iteration.
-using BuildTurn = llvm::function_ref<mlir::LogicalResult(
+using BuildIteration = llvm::function_ref<mlir::LogicalResult(
     OnnxBody &body, ts::Dim counter, llvm::ArrayRef<mlir::Value> carried,
     Iteration &iteration)>;
 
@@ -31,7 +31,7 @@ struct LoopShape {
 /// The results of a ts.loop: carried values, then scans along a new first dim.
 /// Nothing after an error of the node.
 std::optional<llvm::SmallVector<mlir::Value>>
-buildLoop(Node &n, const LoopShape &shape, BuildTurn build);
+buildLoop(Node &n, const LoopShape &shape, BuildIteration build);
 
 /// A tensor, not a sequence and not null.
 bool isTensor(mlir::Value value);

@@ -103,7 +103,7 @@ public:
     }
   }
 
-  std::optional<SmallVector<Value>> run(BuildTurn build);
+  std::optional<SmallVector<Value>> run(BuildIteration build);
 
 private:
   enum class Fit { same, changed, failed };
@@ -276,7 +276,7 @@ LoopBuild::finish(OnnxBody &body, const Iteration &iteration) {
   return SmallVector<Value>(op.getResults());
 }
 
-std::optional<SmallVector<Value>> LoopBuild::run(BuildTurn build) {
+std::optional<SmallVector<Value>> LoopBuild::run(BuildIteration build) {
   for (;;) {
     OnnxBody body;
     beginBody(body);
@@ -306,7 +306,7 @@ std::optional<SmallVector<Value>> LoopBuild::run(BuildTurn build) {
 } // namespace
 
 std::optional<SmallVector<Value>> buildLoop(Node &n, const LoopShape &shape,
-                                            BuildTurn build) {
+                                            BuildIteration build) {
   return LoopBuild(n, shape).run(build);
 }
 
@@ -319,8 +319,9 @@ struct LoopNode {
   const onnx::GraphProto *graph = nullptr;
   size_t carried = 0;
 
-  Status importTurn(Node &n, OnnxScope &scope, Value number,
-                    ArrayRef<Value> state, SmallVector<Value> &results) const {
+  Status importIteration(Node &n, OnnxScope &scope, Value number,
+                         ArrayRef<Value> state,
+                         SmallVector<Value> &results) const {
     scope.values[graph->input(0).name()] = number;
     scope.values[graph->input(1).name()] =
         n.integerScalar(1, n.b.getI1Type()); // or it would not run
@@ -351,7 +352,7 @@ LogicalResult unrollLoop(Node &n, const LoopNode &loop,
                            Twine(maxUnrolled) + " iterations");
     OnnxScope scope = innerScope(n, "iteration" + std::to_string(i));
     SmallVector<Value> results;
-    Status status = loop.importTurn(
+    Status status = loop.importIteration(
         n, scope, n.integerScalar(i, n.b.getI64Type()), state, results);
     if (!status) {
       n.error = status.takeError();
@@ -452,7 +453,7 @@ LogicalResult importLoop(Node &n) {
         OnnxScope scope = innerScope(n, "body");
         scope.body = &body;
         SmallVector<Value> values;
-        Status status = loop.importTurn(
+        Status status = loop.importIteration(
             n, scope, n.sizeScalar(counter, n.b.getI64Type()), state, values);
         if (!status) {
           n.error = status.takeError();
