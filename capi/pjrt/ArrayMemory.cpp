@@ -72,11 +72,18 @@ void *ArrayMemory::take(size_t bytes) {
   return data;
 }
 
-void ArrayMemory::giveBack(void *data, size_t bytes) noexcept {
+bool ArrayMemory::dropKept() {
+  std::lock_guard lock(mutex);
+  bool any = counts.kept > 0;
+  drop();
+  return any;
+}
+
+void ArrayMemory::giveBack(void *data, size_t bytes, bool mayBeKept) noexcept {
   size_t size = rounded(bytes);
   std::lock_guard lock(mutex);
   counts.inUse -= static_cast<int64_t>(size);
-  if (counts.kept + static_cast<int64_t>(size) <= mostKept) {
+  if (mayBeKept && counts.kept + static_cast<int64_t>(size) <= mostKept) {
     try {
       free[size].push_back(data);
       counts.kept += static_cast<int64_t>(size);
@@ -117,7 +124,10 @@ PjrtError *ArrayMemory::read(void *host, const void *array,
 }
 
 ArrayBlock::ArrayBlock(std::shared_ptr<ArrayMemory> given, size_t bytes)
-    : address(given->take(bytes)), bytes(bytes), memory(std::move(given)) {}
+    : address(given->take(bytes)), bytes(bytes), memory(std::move(given)) {
+  if (!memory->isHost())
+    LentBlocks::ofProcess().add(this);
+}
 
 ArrayBlock::ArrayBlock(void *data, std::shared_ptr<Completion> released)
     : address(data), released(std::move(released)) {}
@@ -127,12 +137,45 @@ ArrayBlock::ArrayBlock(void *data, void (*deleter)(void *, void *),
     : address(data), deleter(deleter), argument(argument) {}
 
 ArrayBlock::~ArrayBlock() {
+  if (isListed)
+    LentBlocks::ofProcess().remove(this);
+  // The driver frees memory when the device has done all work.
   if (memory)
-    memory->giveBack(address, bytes);
+    memory->giveBack(address, bytes, /*mayBeKept=*/!isLent);
   if (released)
     released->complete();
   if (deleter)
     deleter(address, argument);
+}
+
+LentBlocks &LentBlocks::ofProcess() {
+  static auto &blocks = *new LentBlocks; // those that lend may end last
+  return blocks;
+}
+
+void LentBlocks::add(ArrayBlock *block) {
+  std::lock_guard lock(mutex);
+  blocks.emplace(block->data(), block);
+  block->isListed = true;
+}
+
+void LentBlocks::remove(ArrayBlock *block) {
+  std::lock_guard lock(mutex);
+  auto [at, end] = blocks.equal_range(block->data());
+  for (; at != end; ++at)
+    if (at->second == block) {
+      blocks.erase(at);
+      return;
+    }
+}
+
+std::shared_ptr<ArrayBlock> LentBlocks::find(void *address) {
+  std::lock_guard lock(mutex);
+  auto [at, end] = blocks.equal_range(address);
+  for (; at != end; ++at)
+    if (std::shared_ptr<ArrayBlock> block = at->second->weak_from_this().lock())
+      return block;
+  return nullptr;
 }
 
 } // namespace knapper::pjrt

@@ -30,9 +30,13 @@ public:
   ~ArrayMemory();
   /// 64-byte aligned; throws std::bad_alloc.
   void *take(size_t bytes);
-  /// Of the same size.
-  void giveBack(void *data, size_t bytes) noexcept;
+  /// Of the same size. `mayBeKept`: nobody but our own runs, which have ended,
+  /// has used it.
+  void giveBack(void *data, size_t bytes, bool mayBeKept = true) noexcept;
+  /// Gives back to the system what is kept; whether it was anything.
+  bool dropKept();
   ArrayMemoryStats stats() const;
+  bool isHost() const { return !device; }
 
   /// Copies between an array and the host's memory, whatever holds the array.
   /// Return when the bytes have arrived.
@@ -52,7 +56,7 @@ private:
 };
 
 /// One array's memory, shared by the buffers and runs that read it.
-class ArrayBlock {
+class ArrayBlock : public std::enable_shared_from_this<ArrayBlock> {
 public:
   /// Memory of our own.
   ArrayBlock(std::shared_ptr<ArrayMemory> memory, size_t bytes);
@@ -66,6 +70,11 @@ public:
   void *data() const { return address; }
   /// Whether a run may write its results here.
   bool isOwn() const { return bool(memory); }
+  /// Whether its end calls somebody else's function, which may want a lock of
+  /// theirs.
+  bool isForeign() const { return deleter; }
+  /// Notes that others use the memory, on the device in an order of their own.
+  void lend() { isLent = true; }
 
   /// Owners that are runs which write it, and have not ended.
   std::atomic<int> writers = 0;
@@ -77,6 +86,25 @@ private:
   std::shared_ptr<Completion> released;
   void (*deleter)(void *, void *) = nullptr;
   void *argument = nullptr;
+  std::atomic<bool> isLent = false;
+  bool isListed = false; ///< in LentBlocks
+  friend class LentBlocks;
+};
+
+/// The blocks of GPUs by their first address, for those who know that alone.
+/// Thread-safe.
+class LentBlocks {
+public:
+  static LentBlocks &ofProcess();
+  void add(ArrayBlock *block);
+  void remove(ArrayBlock *block);
+  /// Null where no block begins there.
+  std::shared_ptr<ArrayBlock> find(void *address);
+
+private:
+  std::mutex mutex;
+  // A view of what was lent begins where its block does.
+  std::unordered_multimap<void *, ArrayBlock *> blocks;
 };
 
 } // namespace knapper::pjrt

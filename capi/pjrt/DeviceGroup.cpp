@@ -18,8 +18,9 @@ DeviceGroup::meet(std::span<const int64_t> members, size_t own, int64_t site,
   }
   std::shared_ptr<Meeting> meeting = open;
   if (meeting->site != site) {
-    fail("the devices came to different places of the program; let all of "
-         "them take the same branches and turns of loops that communicate");
+    fail(
+        "the devices came to different places of the program; let all of "
+        "them take the same branches and iterations of loops that communicate");
     return failure;
   }
   meeting->blocks[own] = brought;
@@ -70,7 +71,7 @@ void DeviceGroup::fail(const std::string &why) {
 void DeviceGroup::checkWaiting() {
   if (live > 0 && waiting == live)
     fail("the devices of the run wait for each other; let all of them take "
-         "the same branches and turns of loops that communicate");
+         "the same branches and iterations of loops that communicate");
 }
 
 // A run is on one thread, and operators are called on it.

@@ -1,10 +1,14 @@
-// Arrays of a GPU for who takes DLPack: a capsule that holds the array. Its end
-// may come while Python raises, when no Python code can run: so it is not
-// written in Python. The interpreter is the process's, found at run time.
-#include "capi/pjrt/PjrtTypes.h"
+// Arrays of a GPU for who takes DLPack: a capsule that holds the array's
+// memory, not the array, so that its end needs nothing of Python's, whose
+// interpreter may be raising then, or be gone. The interpreter is the
+// process's, found at run time.
+#include "capi/pjrt/ArrayMemory.h"
 #include <dlfcn.h>
 #include <memory>
 #include <vector>
+
+using knapper::pjrt::ArrayBlock;
+using knapper::pjrt::LentBlocks;
 
 namespace {
 
@@ -31,19 +35,11 @@ struct Python {
   void *(*newCapsule)(void *pointer, const char *name, void (*end)(void *));
   int (*isValid)(void *capsule, const char *name);
   void *(*pointerOf)(void *capsule, const char *name);
-  void (*increment)(void *object);
-  void (*decrement)(void *object);
-  int (*takeLock)();
-  void (*releaseLock)(int state);
 
   Python() {
     find(newCapsule, "PyCapsule_New");
     find(isValid, "PyCapsule_IsValid");
     find(pointerOf, "PyCapsule_GetPointer");
-    find(increment, "Py_IncRef");
-    find(decrement, "Py_DecRef");
-    find(takeLock, "PyGILState_Ensure");
-    find(releaseLock, "PyGILState_Release");
   }
   template <typename F> static void find(F &function, const char *name) {
     function = reinterpret_cast<F>(dlsym(RTLD_DEFAULT, name));
@@ -58,15 +54,11 @@ const Python &python() {
 struct CapsuleOwner {
   ManagedTensor managed{};
   std::vector<int64_t> shape;
-  void *array = nullptr;
+  std::shared_ptr<ArrayBlock> block; ///< null: an array without elements
 };
 
 void endOf(ManagedTensor *tensor) {
-  std::unique_ptr<CapsuleOwner> owner(
-      static_cast<CapsuleOwner *>(tensor->context));
-  int state = python().takeLock();
-  python().decrement(owner->array);
-  python().releaseLock(state);
+  delete static_cast<CapsuleOwner *>(tensor->context);
 }
 
 /// Nobody took what the capsule holds, else it has another name.
@@ -80,28 +72,30 @@ void endOfCapsule(void *capsule) {
 
 } // namespace
 
-/// A new reference to a capsule of the array, a Python object whose elements
-/// lie at `data` on GPU number `device`, dense and row-major; null where there
-/// is no memory. `code` and `bits` as DLPack has them. The caller holds
-/// Python's lock.
+/// A new reference to a capsule of the array whose elements lie at `data` on
+/// GPU number `device`, dense and row-major; null where there is no memory, or
+/// no array of ours lies there any more. `code` and `bits` as DLPack has them.
+/// The caller holds Python's lock.
 extern "C" __attribute__((visibility("default"))) void *
-knapper_dlpack_capsule(void *array, void *data, int32_t device, uint8_t code,
-                       uint8_t bits, int32_t rank,
-                       const int64_t *dims) noexcept {
+knapper_dlpack_capsule(void *data, int32_t device, uint8_t code, uint8_t bits,
+                       int32_t rank, const int64_t *dims) noexcept {
   constexpr int32_t cuda = 2;
   try {
     auto owner = std::make_unique<CapsuleOwner>();
+    if (data) {
+      owner->block = LentBlocks::ofProcess().find(data);
+      if (!owner->block)
+        return nullptr;
+      owner->block->lend();
+    }
     owner->shape.assign(dims, dims + rank);
-    owner->array = array;
     owner->managed = {{data, cuda, device, rank, code, bits, 1,
                        owner->shape.data(), nullptr, 0},
                       owner.get(),
                       endOf};
     void *capsule = python().newCapsule(&owner->managed, kName, endOfCapsule);
-    if (!capsule)
-      return nullptr;
-    python().increment(array);
-    owner.release();
+    if (capsule)
+      owner.release();
     return capsule;
   } catch (const std::bad_alloc &) {
     return nullptr;

@@ -2,15 +2,17 @@
 #include "capi/pjrt/DeviceOperators.h"
 #include <algorithm>
 #include <charconv>
+#include <cstdlib>
 #include <string_view>
 
 namespace knapper::pjrt {
 
 namespace {
 
-/// What is kept of freed arrays: bytes of the host's memory, and the part of a
-/// GPU's, where modules allocate too.
-constexpr int64_t kKeptOfHost = int64_t(512) << 20, kKeptOfDevice = 4;
+/// Bytes that are kept of freed arrays of the host's.
+constexpr int64_t kKeptOfHost = int64_t(512) << 20;
+/// One part in so many of a GPU's memory is: modules allocate there too.
+constexpr int64_t kPartKeptOfDevice = 4;
 
 } // namespace
 
@@ -27,7 +29,7 @@ PjrtDevice::PjrtDevice(Client *client, int id, const std::string &kind)
 }
 
 PjrtError *Client::addDevices(int count, const std::string &name) {
-  int64_t kept = device ? memoryBytes / kKeptOfDevice : kKeptOfHost;
+  int64_t kept = device ? memoryBytes / kPartKeptOfDevice : kKeptOfHost;
   for (int id = 0; id < count; ++id) {
     owned.push_back(std::make_unique<PjrtDevice>(this, id, name));
     PjrtDevice *made = owned.back().get();
@@ -122,7 +124,8 @@ PjrtError *readOption(const NamedValue &option, ClientOptions &options,
 /// devices are CPUs.
 PjrtError *openDevice(const ClientOptions &options, Client &client,
                       std::string &name) {
-  bool isCpu = options.device.empty() && options.devices > 1;
+  bool isCpu = options.device.empty() && options.devices > 1 &&
+               !std::getenv("KNAPPER_DEVICE");
   const char *wanted = isCpu                    ? "cpu"
                        : options.device.empty() ? nullptr
                                                 : options.device.c_str();

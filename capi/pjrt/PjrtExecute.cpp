@@ -3,6 +3,7 @@
 #include "capi/pjrt/DeviceGroup.h"
 #include "capi/pjrt/PjrtExecutable.h"
 #include "capi/pjrt/PjrtProfiler.h"
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <optional>
@@ -70,6 +71,8 @@ struct ProgramCall {
 
   /// Null where all went well. On a GPU the stream then has the run.
   knapper_error *run();
+  /// Moves inputs whose end calls somebody else's function.
+  void takeForeign(std::vector<std::shared_ptr<ArrayBlock>> &foreign);
   /// Counts this call among the writers of its results' memory, as often as it
   /// holds it; -1: no longer.
   void claim(int by);
@@ -97,6 +100,13 @@ PjrtError *finish(const DeviceStream &stream) {
   return error ? error : waitFor(mark);
 }
 
+void ProgramCall::takeForeign(
+    std::vector<std::shared_ptr<ArrayBlock>> &foreign) {
+  for (size_t i = 0; i < program->inputs.size(); ++i)
+    if (inputs[i] && inputs[i]->isForeign())
+      foreign.push_back(std::move(inputs[i]));
+}
+
 void ProgramCall::claim(int by) {
   for (size_t i = 0; i < program->outputs.size(); ++i) {
     int32_t from = program->replaces[i];
@@ -104,6 +114,11 @@ void ProgramCall::claim(int by) {
         from >= 0 && inputs[static_cast<size_t>(from)] == outputs[i];
     outputs[i]->writers += replaces ? 2 * by : by;
   }
+}
+
+bool isInPlace(const CompiledProgram &program) {
+  return std::any_of(program.replaces.begin(), program.replaces.end(),
+                     [](int32_t input) { return input >= 0; });
 }
 
 knapper_error *ProgramCall::run() {
@@ -133,9 +148,20 @@ knapper_error *ProgramCall::run() {
     options.in_stream = 1;
     options.stream = stream->handle();
   }
-  knapper_error *error = knapper().run_with(
-      program->module, given.data(), static_cast<int32_t>(count), made.data(),
-      static_cast<int32_t>(results), &options, &result);
+  auto once = [&] {
+    return knapper().run_with(program->module, given.data(),
+                              static_cast<int32_t>(count), made.data(),
+                              static_cast<int32_t>(results), &options, &result);
+  };
+  knapper_error *error = once();
+  // The module's own memory may be missing for what is kept of arrays. (A run
+  // that overwrites an input is not begun twice.)
+  if (error && stream && !isInPlace(*program) &&
+      knapper().error_get_kind(error) == KNAPPER_ERROR_DEVICE &&
+      device.arrays->dropKept()) {
+    knapper().error_release(error);
+    error = once();
+  }
   std::unique_ptr<char, void (*)(char *)> text(profile,
                                                knapper().string_release);
   if (error)
@@ -226,7 +252,14 @@ void PendingCall::end(PjrtError *error) noexcept {
   const std::string none;
   if (group)
     group->leave(number, error ? error->message : none);
-  // Who is told finds the memory free, and may give away the results.
+  // Who is told finds the memory free, and may give away the results. Memory of
+  // somebody else's goes after that: its end may want a lock that who waits
+  // has.
+  std::vector<std::shared_ptr<ArrayBlock>> foreign;
+  try {
+    call->takeForeign(foreign);
+  } catch (const std::bad_alloc &) { // they go with the call
+  }
   call->claim(-1);
   call.reset();
   before.clear();

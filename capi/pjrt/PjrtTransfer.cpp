@@ -186,11 +186,19 @@ PjrtError *whenReady(const Buffer &source, Copy copy, PluginEvent *&event) {
     source.device->stream->reads.add(
         [done, ready = source.ready, copy = std::move(copy)] {
           PjrtError *error = nullptr;
-          if (ready) {
-            ready->wait();
-            error = ready->error();
+          try {
+            if (ready) {
+              ready->wait();
+              error = ready->error();
+            }
+            if (!error)
+              error = copy();
+          } catch (const std::bad_alloc &) {
+            error = outOfMemory();
+          } catch (const std::exception &e) {
+            error = unexpected(e.what());
           }
-          completeWith(*done, error ? error : copy());
+          completeWith(*done, error);
         });
   event = made.release();
   return nullptr;
@@ -319,6 +327,8 @@ PjrtError *view(Client_CreateViewOfDeviceBuffer_Args &a) {
   std::vector<int64_t> dims(a.dims, a.dims + a.num_dims);
   auto block = std::make_shared<ArrayBlock>(
       a.device_buffer_ptr, a.on_delete_callback, a.on_delete_callback_arg);
+  if (!isHost(*place))
+    LentBlocks::ofProcess().add(block.get());
   a.buffer = new Buffer(place, a.element_type, std::move(dims), *bytes,
                         std::move(block));
   return nullptr;

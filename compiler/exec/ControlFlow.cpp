@@ -16,8 +16,8 @@ bool ExecBuilder::canWrite(Value value) {
     return false;
   Dim offset = Dim::constant(value.getContext(), 0);
   Value root = memory::rootOf(value, &offset);
-  // A loop's results are read by its next turn, from memory of the arena; a
-  // branch's may be known in size only when it has run.
+  // A loop's results are read by its next iteration, from memory of the arena;
+  // a branch's may be known in size only when it has run.
   Operation *op = root.getDefiningOp();
   bool writes = isa_and_present<ts::KernelOp, ts::ExternalOp>(op);
   if (auto branch = dyn_cast_if_present<ts::IfOp>(op))
@@ -121,17 +121,17 @@ LogicalResult ExecBuilder::addBranch(ts::IfOp op, func::FuncOp body,
 // Loops
 //===----------------------------------------------------------------------===//
 
-/// A half of a state that two buffers hold in turns. The second one is as
-/// aligned as the first.
+/// A half of a state that two buffers hold, one after the other. The second one
+/// is as aligned as the first.
 static Dim halfBytes(Type type) {
   constexpr int64_t alignment = 256;
   Dim bytes = ts::byteCount(type);
   return bytes.ceilDiv(bytes.like(alignment)) * alignment;
 }
 
-/// Whether a turn writes the state beside what it reads of it, and the next
-/// turn reads it there: instead of a copy a turn, where a kernel makes it and
-/// cannot write over what it reads.
+/// Whether an iteration writes the state beside what it reads of it, and the
+/// next iteration reads it there: instead of a copy an iteration, where a
+/// kernel makes it and cannot write over what it reads.
 bool ExecBuilder::alternates(ts::LoopOp op, func::FuncOp body, size_t index) {
   auto ret = cast<func::ReturnOp>(body.getBody().front().getTerminator());
   BlockArgument argument = body.getArgument(index);
@@ -171,15 +171,16 @@ LogicalResult ExecBuilder::addLoop(ts::LoopOp op) {
       if (failed(from))
         return failure();
       Dim half = halfBytes(inside[i]),
-          turn = Dim::symbol(context, op.getCounter());
+          iteration = Dim::symbol(context, op.getCounter());
       Place place = addTemp(half * 2, op.getLoc());
       addCopy(*from, place, ts::byteCount(inside[i]));
-      auto after = [&](Dim turns) -> Place {
-        return {place.buffer, place.offset + turns.mod(turns.like(2)) * half};
+      auto after = [&](Dim iterations) -> Place {
+        return {place.buffer,
+                place.offset + iterations.mod(iterations.like(2)) * half};
       };
-      places[body.getArgument(i)] = after(turn);
+      places[body.getArgument(i)] = after(iteration);
       places[op.getResult(i)] = after(Dim(*op.getTrips()));
-      state.push_back(after(turn + 1));
+      state.push_back(after(iteration + 1));
       continue;
     }
     FailureOr<Place> place = begin(op.getCarried()[i], inside[i]);
@@ -233,7 +234,7 @@ LogicalResult ExecBuilder::addLoop(ts::LoopOp op) {
   if (failed(addTurn(op, body, state, condition, rows)))
     return failure();
   std::tie(region, inEntry, asserted) = std::move(outer);
-  // What was there before is needed again by the next turn.
+  // What was there before is needed again by the next iteration.
   for (auto &buffer : program.buffers)
     if (buffer->kind == fb::BufferKind::temp && buffer->first <= number &&
         buffer->last >= number)

@@ -9,7 +9,7 @@
 //     then none, and a kernel that reads an element only where it writes it.
 //
 // Instructions of branches and loops count as the entry's instruction that they
-// are part of: turns come back to what was read.
+// are part of: iterations come back to what was read.
 //
 //===----------------------------------------------------------------------===//
 #pragma once

@@ -53,6 +53,8 @@ int64_t firstOfReal(int64_t length) {
   constexpr int64_t mostRows = 1024;
   int64_t whole = length <= mostRows ? realCost(length, 1) : length * 4;
   int64_t d = middleDivisor(length, mostRows);
+  if (d <= 1 && length > largestPrime)
+    return 0; // refused there
   int64_t parted = d > 1 ? realCost(length, d) : length * 4;
   if (complexCost(length) * 3 < std::min(whole, parted) * 2)
     return 0;

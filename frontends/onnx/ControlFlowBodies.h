@@ -6,23 +6,24 @@
 
 namespace knapper {
 
-/// What one turn of a loop gives, as values of its body.
-struct Turn {
-  mlir::Value condition; ///< of the next turn; null: true
+/// What one iteration of a loop gives, as values of its body.
+struct Iteration {
+  mlir::Value condition; ///< of the next iteration; null: true
   llvm::SmallVector<mlir::Value> carried, scans;
 };
 
-/// Builds the body from the number of the turn and the carried values. Values
-/// from around the loop come in through `Importer::capture`. Called again with
-/// other types when carried sizes change from turn to turn.
-using BuildTurn = llvm::function_ref<mlir::LogicalResult(
+/// Builds the body from the number of the iteration and the carried values.
+/// Values from around the loop come in through `Importer::capture`. Called
+/// again with other types when carried sizes change from iteration to
+/// iteration.
+using BuildIteration = llvm::function_ref<mlir::LogicalResult(
     OnnxBody &body, ts::Dim counter, llvm::ArrayRef<mlir::Value> carried,
-    Turn &turn)>;
+    Iteration &iteration)>;
 
 struct LoopShape {
   OnnxScope *around = nullptr;  ///< where the loop stands
   std::optional<ts::Dim> trips; ///< nothing: no bound
-  mlir::Value condition;        ///< before the first turn; null: true
+  mlir::Value condition;        ///< before the first iteration; null: true
   llvm::SmallVector<mlir::Value> carried;
   llvm::SmallVector<bool> reversed; ///< a scan each
 };
@@ -30,7 +31,7 @@ struct LoopShape {
 /// The results of a ts.loop: carried values, then scans along a new first dim.
 /// Nothing after an error of the node.
 std::optional<llvm::SmallVector<mlir::Value>>
-buildLoop(Node &n, const LoopShape &shape, BuildTurn build);
+buildLoop(Node &n, const LoopShape &shape, BuildIteration build);
 
 /// A tensor, not a sequence and not null.
 bool isTensor(mlir::Value value);

@@ -165,15 +165,16 @@ LogicalResult importLinearAttention(Node &n) {
     shape.reversed = {false};
     std::optional<SmallVector<Value>> results = buildLoop(
         n, shape,
-        [&](OnnxBody &body, Dim counter, ArrayRef<Value> carried, Turn &turn) {
+        [&](OnnxBody &body, Dim counter, ArrayRef<Value> carried,
+            Iteration &iteration) {
           Steps inside = s;
           for (Value *value : inside.values())
             *value = n.importer.capture(body, *value);
           auto [next, row] = step(n, inside, carried[0], counter);
           if (n.failed() || !row)
             return failure();
-          turn.carried = {n.castDims(next, ts::dimsOf(carried[0]))};
-          turn.scans = {row};
+          iteration.carried = {n.castDims(next, ts::dimsOf(carried[0]))};
+          iteration.scans = {row};
           return mlir::success();
         });
     if (!results)

@@ -33,8 +33,8 @@ static bool isKnownOutside(func::FuncOp body,
 
 namespace {
 
-/// Carried integers that grow by the same number each turn. Inside they are
-/// made of the counter, so that what is sliced or sized by them has a size.
+/// Carried integers that grow by the same number each iteration. Inside they
+/// are made of the counter, so that what is sliced or sized by them has a size.
 /// That is a guess (by 1) until the body is built, which says by how much.
 class Counters {
 public:
@@ -56,7 +56,7 @@ public:
   }
   void forget() { steps.assign(steps.size(), std::nullopt); }
 
-  /// The body's argument `i` as it is read in the turn `counter`.
+  /// The body's argument `i` as it is read in the iteration `counter`.
   Value inside(size_t i, Value argument, Dim counter) {
     if (!steps[i])
       return argument;
@@ -103,7 +103,7 @@ public:
     }
   }
 
-  std::optional<SmallVector<Value>> run(BuildTurn build);
+  std::optional<SmallVector<Value>> run(BuildIteration build);
 
 private:
   enum class Fit { same, changed, failed };
@@ -111,11 +111,12 @@ private:
   void beginBody(OnnxBody &body);
   SmallVector<Value> argumentsOf(OnnxBody &body);
   Fit widen(OnnxBody &body, size_t i, Value value);
-  Fit fit(OnnxBody &body, const Turn &turn);
-  Value finishBody(OnnxBody &body, const Turn &turn);
-  LogicalResult scanTypes(OnnxBody &body, const Turn &turn,
+  Fit fit(OnnxBody &body, const Iteration &iteration);
+  Value finishBody(OnnxBody &body, const Iteration &iteration);
+  LogicalResult scanTypes(OnnxBody &body, const Iteration &iteration,
                           std::optional<Dim> rows);
-  std::optional<SmallVector<Value>> finish(OnnxBody &body, const Turn &turn);
+  std::optional<SmallVector<Value>> finish(OnnxBody &body,
+                                           const Iteration &iteration);
 
   Node &n;
   Importer &importer;
@@ -124,14 +125,14 @@ private:
   Counters counters;
   SmallVector<Value> initial;
   SmallVector<SmallVector<Dim>> dims;    ///< of each carried value
-  std::vector<SmallVector<bool>> varies; ///< from turn to turn
+  std::vector<SmallVector<bool>> varies; ///< from iteration to iteration
   // Of this build of the body:
   SmallVector<Type> types;              ///< of the results
   llvm::SetVector<StringAttr> changing; ///< symbols of what varies
   Dim counter;
 };
 
-/// Carried sizes that change from turn to turn become symbols.
+/// Carried sizes that change from iteration to iteration become symbols.
 void LoopBuild::beginBody(OnnxBody &body) {
   types.clear();
   changing.clear();
@@ -144,7 +145,7 @@ void LoopBuild::beginBody(OnnxBody &body) {
     types.push_back(ts::tensorType(importer.context, dims[i],
                                    ts::elementTypeOf(initial[i])));
   }
-  counter = importer.freshSymbol("turn");
+  counter = importer.freshSymbol("iteration");
   importer.beginBody(body, "loop", n.loc, shape.around->body, types);
 }
 
@@ -155,7 +156,8 @@ SmallVector<Value> LoopBuild::argumentsOf(OnnxBody &body) {
   return arguments;
 }
 
-/// Carried value `i`, of which a turn makes `value`: what varies is noted.
+/// Carried value `i`, of which an iteration makes `value`: what varies is
+/// noted.
 LoopBuild::Fit LoopBuild::widen(OnnxBody &body, size_t i, Value value) {
   // A number may begin as [] and go on as [1].
   if (ts::rankOf(value) != ts::rankOf(initial[i]) &&
@@ -164,10 +166,10 @@ LoopBuild::Fit LoopBuild::widen(OnnxBody &body, size_t i, Value value) {
     value = n.reshape(value, ts::dimsOf(initial[i]));
   if (!value)
     return Fit::failed;
-  // The values before the first turn are never results.
+  // The values before the first iteration are never results.
   bool runs = !shape.condition &&
               (!shape.trips || shape.trips->asConstant().value_or(0) > 0);
-  // What a turn writes before it reads may begin as anything.
+  // What an iteration writes before it reads may begin as anything.
   if (ts::rankOf(value) != ts::rankOf(initial[i]) && runs &&
       body.function.getArgument(i).use_empty() &&
       isKnownOutside(body.function, changing, counter, value)) {
@@ -198,9 +200,10 @@ LoopBuild::Fit LoopBuild::widen(OnnxBody &body, size_t i, Value value) {
 }
 
 /// Whether the body holds what it was built for.
-LoopBuild::Fit LoopBuild::fit(OnnxBody &body, const Turn &turn) {
-  Fit all = counters.holds(turn.carried, counter) ? Fit::same : Fit::changed;
-  for (auto [i, value] : llvm::enumerate(turn.carried)) {
+LoopBuild::Fit LoopBuild::fit(OnnxBody &body, const Iteration &iteration) {
+  Fit all =
+      counters.holds(iteration.carried, counter) ? Fit::same : Fit::changed;
+  for (auto [i, value] : llvm::enumerate(iteration.carried)) {
     Fit one = widen(body, i, value);
     if (one == Fit::failed)
       return one;
@@ -211,11 +214,11 @@ LoopBuild::Fit LoopBuild::fit(OnnxBody &body, const Turn &turn) {
 }
 
 /// Ends the body. Returns the loop's first condition, or null.
-Value LoopBuild::finishBody(OnnxBody &body, const Turn &turn) {
+Value LoopBuild::finishBody(OnnxBody &body, const Iteration &iteration) {
   SmallVector<Value> returned;
   Value condition = shape.condition;
-  if (turn.condition) {
-    returned.push_back(turn.condition);
+  if (iteration.condition) {
+    returned.push_back(iteration.condition);
     importer.b.restoreInsertionPoint(before.at);
     if (!condition)
       condition = n.integerScalar(1, n.b.getI1Type());
@@ -223,19 +226,19 @@ Value LoopBuild::finishBody(OnnxBody &body, const Turn &turn) {
   } else if (condition) { // tested once: stays true
     returned.push_back(n.integerScalar(1, n.b.getI1Type()));
   }
-  llvm::append_range(returned, turn.carried);
-  llvm::append_range(returned, turn.scans);
+  llvm::append_range(returned, iteration.carried);
+  llvm::append_range(returned, iteration.scans);
   importer.endBody(body, returned, before.at);
   return condition;
 }
 
 /// Adds the types of what is collected, `rows` of it, to those of the results.
-LogicalResult LoopBuild::scanTypes(OnnxBody &body, const Turn &turn,
+LogicalResult LoopBuild::scanTypes(OnnxBody &body, const Iteration &iteration,
                                    std::optional<Dim> rows) {
   llvm::SetVector<StringAttr> inner = changing;
   collectSet(body.function, inner);
   inner.insert(n.b.getStringAttr(*counter.asSymbol()));
-  for (Value scan : turn.scans) {
+  for (Value scan : iteration.scans) {
     SmallVector<Dim> all{*rows};
     for (Dim dim : ts::dimsOf(scan)) {
       llvm::SetVector<StringAttr> used;
@@ -252,16 +255,16 @@ LogicalResult LoopBuild::scanTypes(OnnxBody &body, const Turn &turn,
   return mlir::success();
 }
 
-std::optional<SmallVector<Value>> LoopBuild::finish(OnnxBody &body,
-                                                    const Turn &turn) {
-  Value condition = finishBody(body, turn);
+std::optional<SmallVector<Value>>
+LoopBuild::finish(OnnxBody &body, const Iteration &iteration) {
+  Value condition = finishBody(body, iteration);
   std::optional<Dim> rows = shape.trips;
   StringAttr count;
-  if (condition && !turn.scans.empty()) {
-    rows = importer.freshSymbol("turns");
+  if (condition && !iteration.scans.empty()) {
+    rows = importer.freshSymbol("iterations");
     count = n.b.getStringAttr(*rows->asSymbol());
   }
-  if (failed(scanTypes(body, turn, rows)))
+  if (failed(scanTypes(body, iteration, rows)))
     return std::nullopt;
   SmallVector<Attribute> symbols(changing.begin(), changing.end());
   auto op = ts::LoopOp::create(
@@ -273,13 +276,13 @@ std::optional<SmallVector<Value>> LoopBuild::finish(OnnxBody &body,
   return SmallVector<Value>(op.getResults());
 }
 
-std::optional<SmallVector<Value>> LoopBuild::run(BuildTurn build) {
+std::optional<SmallVector<Value>> LoopBuild::run(BuildIteration build) {
   for (;;) {
     OnnxBody body;
     beginBody(body);
     SmallVector<Value> arguments = argumentsOf(body);
-    Turn turn;
-    if (failed(build(body, counter, arguments, turn)) || n.failed()) {
+    Iteration iteration;
+    if (failed(build(body, counter, arguments, iteration)) || n.failed()) {
       importer.endBody(body, {}, before.at);
       if (!counters.any())
         return std::nullopt;
@@ -290,9 +293,9 @@ std::optional<SmallVector<Value>> LoopBuild::run(BuildTurn build) {
       importer.rewind(before);
       continue;
     }
-    Fit found = fit(body, turn);
+    Fit found = fit(body, iteration);
     if (found == Fit::same)
-      return finish(body, turn);
+      return finish(body, iteration);
     importer.endBody(body, {}, before.at);
     if (found == Fit::failed)
       return std::nullopt;
@@ -303,7 +306,7 @@ std::optional<SmallVector<Value>> LoopBuild::run(BuildTurn build) {
 } // namespace
 
 std::optional<SmallVector<Value>> buildLoop(Node &n, const LoopShape &shape,
-                                            BuildTurn build) {
+                                            BuildIteration build) {
   return LoopBuild(n, shape).run(build);
 }
 
@@ -316,8 +319,9 @@ struct LoopNode {
   const onnx::GraphProto *graph = nullptr;
   size_t carried = 0;
 
-  Status importTurn(Node &n, OnnxScope &scope, Value number,
-                    ArrayRef<Value> state, SmallVector<Value> &results) const {
+  Status importIteration(Node &n, OnnxScope &scope, Value number,
+                         ArrayRef<Value> state,
+                         SmallVector<Value> &results) const {
     scope.values[graph->input(0).name()] = number;
     scope.values[graph->input(1).name()] =
         n.integerScalar(1, n.b.getI1Type()); // or it would not run
@@ -330,7 +334,7 @@ struct LoopNode {
   }
 };
 
-/// Turn by turn, for sequences: those exist while importing only.
+/// Iteration by iteration, for sequences: those exist while importing only.
 LogicalResult unrollLoop(Node &n, const LoopNode &loop,
                          std::optional<Dim> trips, Value condition,
                          SmallVector<Value> state) {
@@ -345,10 +349,10 @@ LogicalResult unrollLoop(Node &n, const LoopNode &loop,
   for (int64_t i = 0; i < *count && *more; ++i) {
     if (i == maxUnrolled)
       return n.unsupported("it carries a sequence for more than " +
-                           Twine(maxUnrolled) + " turns");
-    OnnxScope scope = innerScope(n, "turn" + std::to_string(i));
+                           Twine(maxUnrolled) + " iterations");
+    OnnxScope scope = innerScope(n, "iteration" + std::to_string(i));
     SmallVector<Value> results;
-    Status status = loop.importTurn(
+    Status status = loop.importIteration(
         n, scope, n.integerScalar(i, n.b.getI64Type()), state, results);
     if (!status) {
       n.error = status.takeError();
@@ -368,7 +372,8 @@ LogicalResult unrollLoop(Node &n, const LoopNode &loop,
     return failure();
   for (auto [s, rows] : llvm::enumerate(scans)) {
     if (rows.empty())
-      return n.unsupported("what it collects has no turn to tell its type");
+      return n.unsupported(
+          "what it collects has no iteration to tell its type");
     SmallVector<Value> parts;
     for (Value row : rows) {
       SmallVector<Dim> dims{n.dim(1)};
@@ -443,11 +448,12 @@ LogicalResult importLoop(Node &n) {
 
   std::optional<SmallVector<Value>> results = buildLoop(
       n, shape,
-      [&](OnnxBody &body, Dim counter, ArrayRef<Value> state, Turn &turn) {
+      [&](OnnxBody &body, Dim counter, ArrayRef<Value> state,
+          Iteration &iteration) {
         OnnxScope scope = innerScope(n, "body");
         scope.body = &body;
         SmallVector<Value> values;
-        Status status = loop.importTurn(
+        Status status = loop.importIteration(
             n, scope, n.sizeScalar(counter, n.b.getI64Type()), state, values);
         if (!status) {
           n.error = status.takeError();
@@ -460,11 +466,11 @@ LogicalResult importLoop(Node &n) {
           return failure();
         std::optional<bool> known = knownCondition(n, condition);
         if (!known || !*known)
-          turn.condition = condition;
-        turn.carried.assign(values.begin() + 1,
-                            values.begin() + 1 + loop.carried);
-        turn.scans.assign(values.begin() + 1 + loop.carried, values.end());
-        if (!shape.trips && !turn.condition && !shape.condition)
+          iteration.condition = condition;
+        iteration.carried.assign(values.begin() + 1,
+                                 values.begin() + 1 + loop.carried);
+        iteration.scans.assign(values.begin() + 1 + loop.carried, values.end());
+        if (!shape.trips && !iteration.condition && !shape.condition)
           return n.unsupported("it never ends");
         return mlir::success();
       });

@@ -1,8 +1,8 @@
 // RNN, GRU and LSTM. The product of all inputs with W is one matmul before the
-// loop; a turn multiplies the state with R and applies the gates. Few turns
-// stand one after another, more become a ts.loop. The LSTM of ONNX Runtime's
-// dynamic quantisation has bytes for W and R and makes bytes of what they
-// multiply.
+// loop; an iteration multiplies the state with R and applies the gates. Few
+// iterations stand one after another, more become a ts.loop. The LSTM of ONNX
+// Runtime's dynamic quantisation has bytes for W and R and makes bytes of what
+// they multiply.
 #include "frontends/onnx/ControlFlowBodies.h"
 #include "frontends/onnx/Integers.h"
 
@@ -223,9 +223,9 @@ SmallVector<Value> nextState(Node &n, const Recurrence &r, Value x,
   return {n.add(n.mul(n.sub(n.scalarFor(update, 1), update), fresh), kept)};
 }
 
-/// One turn: the states after it and the row of Y.
-SmallVector<Value> turn(Node &n, const Recurrence &r, Dim step,
-                        ArrayRef<Value> state) {
+/// One iteration: the states after it and the row of Y.
+SmallVector<Value> iteration(Node &n, const Recurrence &r, Dim step,
+                             ArrayRef<Value> state) {
   Dim at = r.reverse ? r.steps - 1 - step : step;
   Value x = n.reshape(n.sliceDim(r.input, 0, at, n.dim(1)),
                       {r.batch, r.hidden * r.gates});
@@ -250,7 +250,7 @@ std::optional<SmallVector<Value>> run(Node &n, const Recurrence &r,
   if (steps && *steps >= 1 && *steps <= maxUnrolled) {
     SmallVector<Value> rows;
     for (int64_t i = 0; i < *steps; ++i) {
-      SmallVector<Value> next = turn(n, r, n.dim(i), state);
+      SmallVector<Value> next = iteration(n, r, n.dim(i), state);
       Value row = n.reshape(next.pop_back_val(), {n.dim(1), r.batch, r.hidden});
       if (n.failed())
         return std::nullopt;
@@ -267,13 +267,14 @@ std::optional<SmallVector<Value>> run(Node &n, const Recurrence &r,
   shape.reversed = {r.reverse};
   return buildLoop(
       n, shape,
-      [&](OnnxBody &body, Dim counter, ArrayRef<Value> carried, Turn &out) {
+      [&](OnnxBody &body, Dim counter, ArrayRef<Value> carried,
+          Iteration &out) {
         Recurrence inside = r;
         for (Value *value : {&inside.input, &inside.weights.value,
                              &inside.weights.scale, &inside.weights.zero,
                              &inside.bias, &inside.peepholes, &inside.lengths})
           *value = n.importer.capture(body, *value);
-        SmallVector<Value> next = turn(n, inside, counter, carried);
+        SmallVector<Value> next = iteration(n, inside, counter, carried);
         if (n.failed())
           return failure();
         out.scans = {next.pop_back_val()};

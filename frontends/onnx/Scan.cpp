@@ -59,7 +59,8 @@ std::optional<SmallVector<Value>> scanOnce(Node &n, const ScanNode &scan,
     shape.reversed.push_back(direction != 0);
   std::optional<SmallVector<Value>> results = buildLoop(
       n, shape,
-      [&](OnnxBody &body, Dim counter, ArrayRef<Value> state, Turn &turn) {
+      [&](OnnxBody &body, Dim counter, ArrayRef<Value> state,
+          Iteration &iteration) {
         OnnxScope scope = innerScope(n, "body");
         scope.parent = &around;
         scope.body = &body;
@@ -84,8 +85,9 @@ std::optional<SmallVector<Value>> scanOnce(Node &n, const ScanNode &scan,
         }
         if (!llvm::all_of(*values, isTensor))
           return n.unsupported("its body cannot be imported");
-        turn.carried.assign(values->begin(), values->begin() + states.size());
-        turn.scans.assign(values->begin() + states.size(), values->end());
+        iteration.carried.assign(values->begin(),
+                                 values->begin() + states.size());
+        iteration.scans.assign(values->begin() + states.size(), values->end());
         return mlir::success();
       });
   if (!results)
@@ -176,7 +178,8 @@ LogicalResult importBatchedScan(Node &n) {
   if (n.failed())
     return failure();
   std::optional<SmallVector<Value>> results = buildLoop(
-      n, shape, [&](OnnxBody &body, Dim counter, ArrayRef<Value>, Turn &turn) {
+      n, shape,
+      [&](OnnxBody &body, Dim counter, ArrayRef<Value>, Iteration &iteration) {
         SmallVector<Value> one;
         for (Value value : values) {
           Value inside = n.importer.capture(body, value);
@@ -194,7 +197,7 @@ LogicalResult importBatchedScan(Node &n) {
                      ArrayRef(one).drop_front(scan->states));
         if (!inner)
           return failure();
-        turn.scans = *inner;
+        iteration.scans = *inner;
         return mlir::success();
       });
   if (!results)

@@ -1,4 +1,6 @@
 #include "frontends/stablehlo/HloImporter.h"
+
+#include "frontends/common/SourceLocation.h"
 #include "frontends/stablehlo/HloCollectives.h"
 #include "frontends/stablehlo/HloComplex.h"
 #include "frontends/stablehlo/HloElastic.h"
@@ -119,17 +121,10 @@ bool isHloDonated(Operation *main, size_t argument) {
 /// The op's name in the user's program, what it is, and its line.
 static Location locationOf(Operation &op, StringRef kind,
                            const std::string &line) {
-  MLIRContext *context = op.getContext();
-  Location inner = UnknownLoc::get(context);
-  auto [file, number] = StringRef(line).rsplit(':');
-  unsigned at = 0;
-  if (!number.getAsInteger(10, at))
-    inner = FileLineColLoc::get(context, file, at, 0);
   StringRef name = kind;
   if (auto named = dyn_cast<NameLoc>(op.getLoc()))
     name = named.getName();
-  return NameLoc::get(StringAttr::get(context, name),
-                      NameLoc::get(StringAttr::get(context, kind), inner));
+  return sourceLocation(op.getContext(), name, kind, line);
 }
 
 //===----------------------------------------------------------------------===//

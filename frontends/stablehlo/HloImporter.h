@@ -48,7 +48,7 @@ public:
   int64_t exchanges = 0; ///< between them, so far
 
   /// How often the loop runs that a symbol counts, from 0.
-  llvm::StringMap<int64_t> turns;
+  llvm::StringMap<int64_t> iterations;
   std::vector<std::shared_ptr<const std::string>> buffers; ///< unpacked data
   /// Of complex tensors that were joined: real and imaginary parts.
   llvm::DenseMap<mlir::Value, std::pair<mlir::Value, mlir::Value>> planes;

@@ -106,15 +106,15 @@ LogicalResult importWhile(HloNode &n) {
   if (!counted && !first)
     return failure();
   OpBuilder::InsertPoint at = n.b.saveInsertionPoint();
-  Dim turn = n.shared.freshSymbol("turn");
+  Dim iteration = n.shared.freshSymbol("iteration");
   HloBody region;
   Block *block = beginHloBody(n, 1, "loop", types, region);
   if (!block)
     return failure();
-  if (counted) { // made of the turn: what it slices has a known place
-    n.importer.turns[*turn.asSymbol()] = counted->trips;
+  if (counted) { // made of the iteration: what it slices has a known place
+    n.importer.iterations[*iteration.asSymbol()] = counted->trips;
     region.frame.values[block->getArgument(counted->index)] = n.sizeScalar(
-        turn + counted->first, ts::elementTypeOf(n[counted->index]));
+        iteration + counted->first, ts::elementTypeOf(n[counted->index]));
   }
   std::optional<SmallVector<Value>> carried =
       importHloBlock(n, *block, region.frame);
@@ -139,7 +139,7 @@ LogicalResult importWhile(HloNode &n) {
     return failure();
   auto op = ts::LoopOp::create(
       n.b, n.loc, types, SymbolRefAttr::get(region.body.function),
-      n.b.getStringAttr(*turn.asSymbol()),
+      n.b.getStringAttr(*iteration.asSymbol()),
       counted ? n.dim(counted->trips).attr() : ts::DimAttr(), first, n.operands,
       region.body.captures, StringAttr(), n.b.getArrayAttr({}),
       n.b.getDenseBoolArrayAttr({}));

@@ -335,11 +335,11 @@ std::optional<Dim> HloNode::knownStart(Value start, int64_t size,
   at.collectSymbols(symbols);
   if (symbols.size() != 1)
     return std::nullopt;
-  auto turns = importer.turns.find(symbols[0].getValue());
+  auto iterations = importer.iterations.find(symbols[0].getValue());
   std::optional<int64_t> first =
       (at - Dim::symbol(shared.context, symbols[0].getValue())).asConstant();
-  if (turns == importer.turns.end() || !first || *first < 0 ||
-      *first + turns->second - 1 > size - count)
+  if (iterations == importer.iterations.end() || !first || *first < 0 ||
+      *first + iterations->second - 1 > size - count)
     return std::nullopt;
   return at;
 }

@@ -86,8 +86,8 @@ Value inTurn(HloNode &n, Value x, Value places, Value update, size_t batch,
   if (!places || !update)
     return {};
   OpBuilder::InsertPoint at = n.b.saveInsertionPoint();
-  ts::Dim turn = n.shared.freshSymbol("turn");
-  n.importer.turns[*turn.asSymbol()] = count;
+  ts::Dim iteration = n.shared.freshSymbol("iteration");
+  n.importer.iterations[*iteration.asSymbol()] = count;
   HloBody region;
   n.importer.beginBody(region.body, "scatter", n.loc, n.frame.body,
                        {x.getType()});
@@ -97,8 +97,8 @@ Value inTurn(HloNode &n, Value x, Value places, Value update, size_t batch,
   HloNode inner(n.importer, region.frame, n.op, n.kind, n.loc);
   inner.onWide = n.onWide;
   auto one = [&](Value value) {
-    Value row = inner.sliceDim(n.importer.capture(region.body, value), 0, turn,
-                               n.dim(1));
+    Value row = inner.sliceDim(n.importer.capture(region.body, value), 0,
+                               iteration, n.dim(1));
     SmallVector<int64_t> shape = n.shape(value);
     return inner.reshapeTo(row, ArrayRef(shape).drop_front());
   };
@@ -119,7 +119,7 @@ Value inTurn(HloNode &n, Value x, Value places, Value update, size_t batch,
   auto loop = ts::LoopOp::create(
       n.b, n.loc, TypeRange(x.getType()),
       SymbolRefAttr::get(region.body.function),
-      n.b.getStringAttr(*turn.asSymbol()), n.dim(count).attr(), Value(),
+      n.b.getStringAttr(*iteration.asSymbol()), n.dim(count).attr(), Value(),
       ValueRange(x), region.body.captures, StringAttr(), n.b.getArrayAttr({}),
       n.b.getDenseBoolArrayAttr({}));
   return loop.getResult(0);

@@ -1,4 +1,6 @@
 #include "frontends/torch/AtenImporter.h"
+
+#include "frontends/common/SourceLocation.h"
 #include "frontends/torch/AtenNode.h"
 #include "ir/tensor/reference/HostTensor.h"
 #include "mlir/IR/Diagnostics.h"
@@ -61,21 +63,10 @@ Dim AtenImporter::size(const llvm::json::Value &value) {
 
 Location AtenImporter::locationOf(const llvm::json::Object &node,
                                   StringRef name, StringRef overload) {
-  Location inner = UnknownLoc::get(context);
-  auto [file, line] = node.getString("line").value_or("").rsplit(':');
-  unsigned number = 0;
-  if (!line.getAsInteger(10, number))
-    inner = FileLineColLoc::get(context, file, number, 0);
   StringRef kind = overload;
   kind.consume_front("aten.");
-  // What reports say of a kernel: the node and the user's line.
-  std::string told = name.str();
-  if (number)
-    told += " (" + file.substr(file.rfind('/') + 1).str() + ":" +
-            std::to_string(number) + ")";
-  return NameLoc::get(
-      StringAttr::get(context, told),
-      NameLoc::get(StringAttr::get(context, kind.split('.').first), inner));
+  return sourceLocation(context, name, kind.split('.').first,
+                        node.getString("line").value_or(""));
 }
 
 //===----------------------------------------------------------------------===//

@@ -110,6 +110,10 @@ Value AtenNode::tensor(StringRef name) {
 }
 
 Value AtenNode::converted(Value value, Type element) {
+  // torch rounds twice: to float32, then to 16 bits.
+  if (value && element && (element.isF16() || element.isBF16()) &&
+      ts::elementTypeOf(value).isF64())
+    value = convert(value, b.getF32Type());
   if (!ts::isStorage(element) || importer.saturating.contains(element) ||
       ts::elementTypeOf(value) == element)
     return convert(value, element);

@@ -27,7 +27,8 @@ static bool hasUnalignedRows(DotOp op) {
   Type element = elementTypeOf(matrix);
   int64_t rank = rankOf(matrix), batch = op.getRhsBatch().size();
   if (!isa<FloatType>(element) || rank != batch + 2 ||
-      op.getRhsContract() != ArrayRef<int64_t>{rank - 2})
+      op.getRhsContract() != ArrayRef<int64_t>{rank - 2} ||
+      op.getRhsBatch() != ArrayRef(llvm::to_vector(llvm::seq(batch))))
     return false;
   Dim columns = dimOf(matrix, rank - 1);
   return columns.asConstant() && !isAligned(columns, element) &&

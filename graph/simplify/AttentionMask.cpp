@@ -18,16 +18,8 @@ static MaskPart stripMovement(MaskPart part) {
     if (auto broadcast = dyn_cast<BroadcastOp>(op)) {
       for (int64_t dim : broadcast.getDims())
         dims.push_back(part.dims[dim]);
-    } else if (auto transpose = dyn_cast<TransposeOp>(op)) {
-      dims.resize(part.dims.size());
-      for (auto [i, dim] : llvm::enumerate(transpose.getPermutation()))
-        dims[dim] = part.dims[i];
-    } else if (auto reshape = dyn_cast<ReshapeOp>(op)) {
-      auto units = unitReshapeMap(dimsOf(reshape.getInput()),
-                                  dimsOf(reshape.getResult()));
-      if (!units)
-        break;
-      for (int64_t dim : *units)
+    } else if (auto moved = movedDims(op)) {
+      for (int64_t dim : *moved)
         dims.push_back(dim < 0 ? -1 : part.dims[dim]);
     } else {
       break;
@@ -120,8 +112,14 @@ void MaskParts::takeCondition(Value condition, ArrayRef<int64_t> dims,
   }
 }
 
+void MaskParts::takeStep(Value value, ArrayRef<int64_t> dims, bool negated,
+                         std::optional<double> fill) {
+  MaskPart part = stripMovement({value, SmallVector<int64_t>(dims), negated});
+  steps.push_back({part, fill});
+}
+
 bool MaskParts::mayEmptyRows(Dim queries, Dim keys) const {
-  if (!allowed.empty() || !added.empty())
+  if (!allowed.empty() || !added.empty() || !steps.empty())
     return true;
   if (causality != Causality::bottomRight)
     return false; // the first key, if there is one, is seen by every query
@@ -292,6 +290,25 @@ Value MaskParts::build(OpBuilder &builder, Location location) const {
     }
     toCommonDims(builder, location, keep, next);
     keep = AndOp::create(builder, location, keep, next);
+  }
+  Type element = builder.getF32Type();
+  for (const Step &step : steps)
+    if (!step.fill)
+      element = elementTypeOf(step.part.value);
+  for (const Step &step : steps) {
+    Value next = fourDims(step.part);
+    auto floats = [&](double number) {
+      auto type = cast<RankedTensorType>(next.getType());
+      return makeSplat(builder, location, withElement(type, element), number);
+    };
+    if (sum)
+      toCommonDims(builder, location, sum, next);
+    if (step.fill)
+      sum = SelectOp::create(builder, location, next, sum ? sum : floats(0),
+                             floats(*step.fill));
+    else
+      sum =
+          sum ? AddOp::create(builder, location, sum, next).getResult() : next;
   }
   for (const MaskPart &part : added) {
     Value next = fourDims(part);

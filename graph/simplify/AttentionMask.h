@@ -29,6 +29,14 @@ struct MaskParts {
   llvm::SmallVector<MaskPart> allowed; ///< i1, all must hold
   llvm::SmallVector<MaskPart> added;   ///< floats
 
+  /// One after the other instead of `added`, where finite fills meet other
+  /// masks: what a row without a key is depends on all of them.
+  struct Step {
+    MaskPart part;              ///< added; with a fill: a condition
+    std::optional<double> fill; ///< where the condition does not hold
+  };
+  llvm::SmallVector<Step> steps;
+
   /// Sizes of K and G, where the dims of parts name them.
   Dim keyHeads, headsOfGroup;
 
@@ -41,6 +49,8 @@ struct MaskParts {
   /// `mask` is added to the scores. It is taken apart when its fill is -inf, or
   /// finite and `alone`: then a row without a key is the mean.
   void takeAdded(mlir::Value mask, llvm::ArrayRef<int64_t> dims, bool alone);
+  void takeStep(mlir::Value value, llvm::ArrayRef<int64_t> dims, bool negated,
+                std::optional<double> fill);
   /// Whether some row may be without a key.
   bool mayEmptyRows(Dim queries, Dim keys) const;
 

@@ -71,7 +71,7 @@ bool knapper::parseScores(Value value, Scores &scores, int depth) {
     for (unsigned i : {0, 1}) {
       Scores attempt = scores;
       if (parseScores(op->getOperand(i), attempt, depth + 1)) {
-        attempt.added.push_back(op->getOperand(1 - i));
+        attempt.steps.push_back({op->getOperand(1 - i), std::nullopt});
         scores = attempt;
         return true;
       }
@@ -87,7 +87,7 @@ bool knapper::parseScores(Value value, Scores &scores, int depth) {
       Value inner = negated ? select.getOnFalse() : select.getOnTrue();
       if (!parseScores(inner, scores, depth + 1))
         return false;
-      scores.choices.push_back({select.getCondition(), negated, *fill});
+      scores.steps.push_back({select.getCondition(), *fill, negated});
       return true;
     }
   }

@@ -20,17 +20,17 @@ struct Scores {
   ts::DotOp dot;
   llvm::SmallVector<Factor> factors;
   double softcap = 0;
-  llvm::SmallVector<mlir::Value> added;
-  /// In place of the score where the condition (negated: its opposite) does not
-  /// hold.
-  struct Choice {
-    mlir::Value condition;
-    bool negated;
-    double fill;
+  /// What a mask does to the scores.
+  struct Step {
+    mlir::Value value; ///< added; with a fill: a condition
+    /// Takes the score's place where the condition (negated: its opposite) does
+    /// not hold.
+    std::optional<double> fill;
+    bool negated = false;
   };
-  llvm::SmallVector<Choice> choices;
+  llvm::SmallVector<Step> steps; ///< in the program's order
 
-  bool masked() const { return !added.empty() || !choices.empty(); }
+  bool masked() const { return !steps.empty(); }
 };
 
 /// Whether `value` is scores under a mask, which `scores` then describes.

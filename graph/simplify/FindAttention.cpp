@@ -58,51 +58,39 @@ struct Probabilities {
   /// For each dim of the side, the softmax's; -1 for one of size 1 that it does
   /// not have.
   SmallVector<int64_t> dims;
-  bool isMoved = false; ///< by more than a narrowing
+  bool isMoved; ///< by more than a narrowing
 };
 
 std::optional<Probabilities> probabilitiesOf(Value value) {
-  Probabilities result;
-  for (int64_t i = 0; i < rankOf(value); ++i)
-    result.dims.push_back(i);
-  while (Operation *op = value.getDefiningOp()) {
-    if ((result.softmax = dyn_cast<SoftmaxOp>(op))) {
-      int64_t last = rankOf(value) - 1;
-      return !result.softmax.getLog() &&
-                     static_cast<int64_t>(result.softmax.getDim()) == last
-                 ? std::optional(result)
-                 : std::nullopt;
-    }
-    SmallVector<int64_t> before; // by dim of the op's result
-    if (auto convert = dyn_cast<ConvertOp>(op)) {
-      auto from = dyn_cast<FloatType>(elementTypeOf(convert.getInput())),
-           to = dyn_cast<FloatType>(elementTypeOf(convert));
-      if (!from || !to || !from.isF32() || to.getWidth() > from.getWidth())
-        return std::nullopt;
-      value = convert.getInput();
-      continue;
-    }
-    if (auto transpose = dyn_cast<TransposeOp>(op)) {
-      before.assign(transpose.getPermutation().begin(),
-                    transpose.getPermutation().end());
-    } else if (auto reshape = dyn_cast<ReshapeOp>(op)) {
-      auto units = unitReshapeMap(dimsOf(reshape.getInput()),
-                                  dimsOf(reshape.getResult()));
-      if (!units)
-        return std::nullopt;
-      before.assign(rankOf(value), -1);
-      for (auto [in, out] : llvm::enumerate(*units))
-        if (out >= 0)
-          before[out] = in;
-    } else {
+  // From the softmax's dims to the side's.
+  SmallVector<int64_t> places = llvm::to_vector(llvm::seq(rankOf(value)));
+  int64_t rank = rankOf(value);
+  bool isMoved = false;
+  for (;;) {
+    Moved moved = behindMovement(value);
+    isMoved |= moved.value != value;
+    for (int64_t &dim : moved.dims)
+      dim = dim < 0 ? -1 : places[dim];
+    places = moved.dims;
+    value = moved.value;
+    auto convert = value.getDefiningOp<ConvertOp>();
+    if (!convert)
+      break;
+    auto from = dyn_cast<FloatType>(elementTypeOf(convert.getInput())),
+         to = dyn_cast<FloatType>(elementTypeOf(convert));
+    if (!from || !to || !from.isF32() || to.getWidth() > from.getWidth())
       return std::nullopt;
-    }
-    for (int64_t &dim : result.dims)
-      dim = dim < 0 ? -1 : before[dim];
-    result.isMoved = true;
-    value = op->getOperand(0);
+    value = convert.getInput();
   }
-  return std::nullopt;
+  auto softmax = value.getDefiningOp<SoftmaxOp>();
+  if (!softmax || softmax.getLog() ||
+      static_cast<int64_t>(softmax.getDim()) != rankOf(value) - 1)
+    return std::nullopt;
+  Probabilities result = {softmax, SmallVector<int64_t>(rank, -1), isMoved};
+  for (auto [dim, place] : llvm::enumerate(places))
+    if (place >= 0)
+      result.dims[place] = dim;
+  return result;
 }
 
 /// Which dims of the scores are what. Rank 4: the heads are one dim.
@@ -129,11 +117,9 @@ ScoreDims scoreDims(Scores &scores) {
   if (rank == 4)
     return {rank, 2};
   auto isMasked = [&](int64_t dim) {
-    return llvm::any_of(scores.added,
-                        [&](Value mask) { return runsAlong(mask, dim); }) ||
-           llvm::any_of(scores.choices, [&](const Scores::Choice &choice) {
-             return runsAlong(choice.condition, dim);
-           });
+    return llvm::any_of(scores.steps, [&](const Scores::Step &step) {
+      return runsAlong(step.value, dim);
+    });
   };
   Dim second = dimOf(scores.dot, 2), third = dimOf(scores.dot, 3);
   if (second.isConstant(1) || third.isConstant(1))
@@ -148,6 +134,39 @@ ScoreDims scoreDims(Scores &scores) {
   if (maskedThird && !maskedSecond)
     longThird *= 4;
   return longThird > longSecond ? ScoreDims{rank, 3, 2} : ScoreDims{rank, 2, 3};
+}
+
+/// Puts what stands between the scores and the softmax into `mask`. A row that
+/// has a key gets the same result from conditions and from fills, which are too
+/// large for a score to show beside them. A row without one is the mean of the
+/// keys whose fill is the largest.
+void takeSteps(const Scores &scores, ArrayRef<int64_t> labels,
+               MaskParts &mask) {
+  bool isAdded = false, isInfinite = false;
+  std::optional<double> finite;
+  bool areEqual = true;
+  for (const Scores::Step &step : scores.steps) {
+    isAdded |= !step.fill;
+    if (step.fill && std::isinf(*step.fill)) {
+      isInfinite = true;
+    } else if (step.fill) {
+      areEqual &= !finite || *finite == *step.fill;
+      finite = step.fill;
+    }
+  }
+  // Fills that other masks meet are what the row is: they stay.
+  if (finite && (isAdded || isInfinite || !areEqual)) {
+    for (const Scores::Step &step : scores.steps)
+      mask.takeStep(step.value, labels, step.negated, step.fill);
+    return;
+  }
+  for (const Scores::Step &step : scores.steps)
+    if (step.fill)
+      mask.takeCondition(step.value, labels, step.negated);
+    else
+      mask.takeAdded(step.value, labels, scores.steps.size() == 1);
+  if (finite)
+    mask.empty = EmptyRow::mean;
 }
 
 /// [B, H, S, D] of the left side.
@@ -278,8 +297,8 @@ static LogicalResult findAttention(DotOp op, PatternRewriter &rewriter) {
   if (guard && findsExcludedRows(guard, softmax.getInput())) {
     guarded = true;
   } else if (guard) {
-    if (!scores.choices.empty() || scores.added.size() != 1 ||
-        !findsEmptyRows(guard, scores.added[0]))
+    if (scores.steps.size() != 1 || scores.steps[0].fill ||
+        !findsEmptyRows(guard, scores.steps[0].value))
       return failure();
     guarded = true;
   }
@@ -292,25 +311,7 @@ static LogicalResult findAttention(DotOp op, PatternRewriter &rewriter) {
     mask.headsOfGroup = dimOf(dot, dims.headsOfGroup);
   }
   mask.empty = guarded ? EmptyRow::zero : EmptyRow::nan;
-  bool alone = scores.choices.size() + scores.added.size() == 1;
-  for (const Scores::Choice &choice : scores.choices) {
-    if (alone || std::isinf(choice.fill)) {
-      mask.takeCondition(choice.condition, labels, choice.negated);
-      if (!std::isinf(choice.fill))
-        mask.empty = EmptyRow::mean;
-      continue;
-    }
-    // Put in its place or added: a large negative number swallows the score.
-    auto type = withElement(choice.condition.getType(), element);
-    Value zero = makeSplat(rewriter, op.getLoc(), type, 0),
-          fill = makeSplat(rewriter, op.getLoc(), type, choice.fill);
-    mask.takeAdded(SelectOp::create(rewriter, op.getLoc(), choice.condition,
-                                    choice.negated ? fill : zero,
-                                    choice.negated ? zero : fill),
-                   labels, alone);
-  }
-  for (Value added : scores.added)
-    mask.takeAdded(added, labels, alone);
+  takeSteps(scores, labels, mask);
 
   auto freeDim = [](ArrayRef<int64_t> batch, int64_t contract) {
     return 6 - batch[0] - batch[1] - contract;

@@ -263,6 +263,33 @@ std::optional<SmallVector<int64_t>> knapper::unitReshapeMap(ArrayRef<Dim> in,
   return map;
 }
 
+std::optional<SmallVector<int64_t>> knapper::movedDims(Operation *op) {
+  if (auto reshape = dyn_cast<ReshapeOp>(op))
+    return unitReshapeMap(dimsOf(reshape.getInput()),
+                          dimsOf(reshape.getResult()));
+  auto transpose = dyn_cast<TransposeOp>(op);
+  if (!transpose)
+    return std::nullopt;
+  ArrayRef<int64_t> permutation = transpose.getPermutation();
+  SmallVector<int64_t> dims(permutation.size());
+  for (auto [to, from] : llvm::enumerate(permutation))
+    dims[from] = to;
+  return dims;
+}
+
+Moved knapper::behindMovement(Value value) {
+  Moved result = {value, llvm::to_vector(llvm::seq(rankOf(value)))};
+  while (Operation *op = result.value.getDefiningOp()) {
+    std::optional<SmallVector<int64_t>> dims = movedDims(op);
+    if (!dims)
+      break;
+    for (int64_t &dim : *dims)
+      dim = dim < 0 ? -1 : result.dims[dim];
+    result = {op->getOperand(0), *dims};
+  }
+  return result;
+}
+
 SmallVector<int64_t>
 knapper::inversePermutation(ArrayRef<int64_t> permutation) {
   SmallVector<int64_t> inverse(permutation.size());

@@ -74,6 +74,18 @@ reshapeGroups(llvm::ArrayRef<ts::Dim> in, llvm::ArrayRef<ts::Dim> out);
 std::optional<llvm::SmallVector<int64_t>>
 unitReshapeMap(llvm::ArrayRef<ts::Dim> in, llvm::ArrayRef<ts::Dim> out);
 
+/// Of a transpose, or a reshape that only adds and removes dims of size 1: for
+/// every dim of its operand the dim of its result, -1 for one that is gone.
+std::optional<llvm::SmallVector<int64_t>> movedDims(mlir::Operation *op);
+
+/// A value behind such transposes and reshapes, and for each of its dims the
+/// dim that it is; -1 for one that is gone.
+struct Moved {
+  mlir::Value value;
+  llvm::SmallVector<int64_t> dims;
+};
+Moved behindMovement(mlir::Value value);
+
 llvm::SmallVector<int64_t>
 inversePermutation(llvm::ArrayRef<int64_t> permutation);
 llvm::SmallVector<ts::Dim> permuted(llvm::ArrayRef<ts::Dim> dims,

@@ -58,37 +58,6 @@ static ReduceOp meanOf(Value value) {
                                                                  : ReduceOp();
 }
 
-/// A value behind transposes and reshapes that add, remove and move dims of
-/// size 1 alone, and for each of its dims the dim that it is; -1 for one that
-/// is gone.
-struct Moved {
-  Value value;
-  SmallVector<int64_t> dims;
-};
-
-static Moved behindMovement(Value value) {
-  Moved result = {value, llvm::to_vector(llvm::seq(rankOf(value)))};
-  while (Operation *op = result.value.getDefiningOp()) {
-    SmallVector<int64_t> dims;
-    if (auto reshape = dyn_cast<ReshapeOp>(op)) {
-      auto map = unitReshapeMap(dimsOf(reshape.getInput()),
-                                dimsOf(reshape.getResult()));
-      if (!map)
-        break;
-      for (int64_t dim : *map)
-        dims.push_back(dim < 0 ? -1 : result.dims[dim]);
-    } else if (auto transpose = dyn_cast<TransposeOp>(op)) {
-      dims.resize(result.dims.size());
-      for (auto [to, from] : llvm::enumerate(transpose.getPermutation()))
-        dims[from] = result.dims[to];
-    } else {
-      break;
-    }
-    result = {op->getOperand(0), dims};
-  }
-  return result;
-}
-
 /// Whether `value` is a reduction of `x` over one of its dims, repeated along
 /// it: that dim.
 static std::optional<int64_t> reducedDim(Value value, Value x,

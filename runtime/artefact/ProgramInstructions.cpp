@@ -93,7 +93,7 @@ Status ProgramDecoder::readAssert(const fb::InstructionBox *box,
 
 Status ProgramDecoder::read(const fb::Repeat *r, Instruction &in) {
   TRY(lateSymbol(r, r->counter()));
-  TRY(value(r, r->trips(), "a number of turns"));
+  TRY(value(r, r->trips(), "a number of iterations"));
   TRY(region(r, r->body_region()));
   in.source.buffer = Program::kNone;
   if (r->condition())

@@ -417,10 +417,10 @@ Status Execution::region(uint32_t index) {
 
 Status Execution::repeat(const Program::Instruction &in) {
   if (!state.known[in.bytes])
-    return userError("a number of turns is used before it is bound",
+    return userError("a number of iterations is used before it is bound",
                      program.name, "compile the model again");
   int64_t trips = state.values[in.bytes];
-  for (int64_t turn = 0; turn < trips; ++turn) {
+  for (int64_t iteration = 0; iteration < trips; ++iteration) {
     if (options.cancel.isWished())
       return cancelledRun();
     if (in.source.buffer != Program::kNone) {
@@ -430,7 +430,7 @@ Status Execution::repeat(const Program::Instruction &in) {
       if (!*taken)
         break;
     }
-    if (Status s = setSymbol(in.other, turn); !s)
+    if (Status s = setSymbol(in.other, iteration); !s)
       return s;
     if (Status s = bindLate(program.dependents[in.other]); !s)
       return s;

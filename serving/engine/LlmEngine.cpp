@@ -305,8 +305,10 @@ bool LlmEngine::step() {
     // What the blocks hold now is not known: nothing is published.
     Error error = status.takeError();
     announce();
-    for (const Part &part : parts)
+    for (const Part &part : parts) {
+      part.sequence->publishable = 0;
       fail(*part.sequence, error);
+    }
     return true;
   }
   try {

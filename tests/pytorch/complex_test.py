@@ -1,5 +1,7 @@
 """Complex numbers: as planes, and by torch where these have no definition."""
 
+import math
+
 import pytest
 import torch
 
@@ -183,6 +185,12 @@ def test_what_has_no_planes_is_computed_by_torch():
     assert knapper.torch.counters()["fallback_ops"] == 2
 
 
+@pytest.mark.parametrize("length", [2053, 8209, 16001])
+def test_a_transform_of_a_long_prime_is_no_matrix(length):
+    with pytest.raises(Exception, match="_fft_r2c"):
+        check(torch.fft.rfft, torch.randn(length))
+
+
 def test_nothing_overflows_in_between():
     large = torch.tensor([1e30 + 1e30j, 1e38, 1e-30 + 1e-30j, 0, complex("inf"), 1e30 + 1j])
     check(lambda z: z.abs(), large)
@@ -270,3 +278,18 @@ def test_an_exported_model_with_complex_numbers(tmp_path):
     want = model(q)
     torch.testing.assert_close(torch.as_tensor(real), want[0])
     torch.testing.assert_close(torch.view_as_complex(torch.as_tensor(complex_)), want[1])
+
+
+def test_ends_of_interpolations():
+    """At 1 it is the end, however far the start is."""
+    x, y = torch.tensor([1e8 + 1j, 3e7 - 5j]), torch.tensor([1 + 2j, 3 - 1j])
+    for weight in (0.0, 0.25, 0.9, 1.0):
+        check(lambda x, y: torch.lerp(x, y, weight), x, y)
+    check(torch.lerp, x, y, torch.tensor([1.0, 0.9], dtype=torch.complex64))
+
+
+def test_what_beta_0_leaves_out_is_not_read():
+    x = torch.full((2,), math.inf, dtype=torch.complex64)
+    a, v = torch.ones(2, 2, dtype=torch.complex64), torch.ones(2, dtype=torch.complex64)
+    check(lambda x, a, v: torch.addmv(x, a, v, beta=0), x, a, v)
+    check(lambda x, a: torch.addmm(x, a, a, beta=0), x.expand(2, 2).contiguous(), a)

@@ -629,3 +629,11 @@ def test_floats_of_eight_bits(dtype):
         assert torch.equal(got.contiguous().view(torch.uint8), want.contiguous().view(torch.uint8))
         back = knapper.torch.compile(lambda x: x.to(source) * 2, fallback="error", cache=False)
         torch.testing.assert_close(back(every), every.to(source) * 2, rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_float64_is_rounded_as_torch_does(dtype):
+    """To float32 first: a number just above the middle of two of 16 bits."""
+    middle = 1 + 2.0 ** (-11 if dtype == torch.float16 else -8)
+    x = torch.tensor([middle + 2**-40, middle, middle - 2**-40, 1.0], dtype=torch.float64)
+    assert torch.equal(knapper.torch.compile(lambda x: x.to(dtype), fallback="error")(x), x.to(dtype))

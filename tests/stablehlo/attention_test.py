@@ -126,3 +126,34 @@ def test_softmax_of_jax():
     wanted, given, names = run(lambda x: jax.nn.softmax(x[:, None] * 2, -1), jnp.asarray(random.standard_normal((5, 300)), np.float32))
     assert np.abs(given - wanted).max() < 1e-6
     assert len(names) == 1, names
+
+
+F = -2.38e38
+LEFT = np.arange(KEYS)[None, :] >= np.array([3, 0])[:, None]  # keys behind a padding on the left
+CAUSAL = np.tril(np.ones((QUERIES, KEYS), bool))
+ROWS = np.arange(QUERIES) != 5
+
+
+def scores(q, k):
+    return jnp.einsum("bthd,bshd->bhts", q, k) / 4
+
+
+# Masks where some row has no key: by a finite fill it is the mean of those whose fill is the largest.
+FILLS = {
+    "one fill twice": lambda s: jnp.where(ROWS[None, None, :, None], jnp.where(LEFT[:, None, None, :], s, F), F),
+    "the least number twice": lambda s: jnp.where(CAUSAL, jnp.where(LEFT[:, None, None, :], s, np.finfo(np.float32).min), np.finfo(np.float32).min),
+    "two fills": lambda s: jnp.where(CAUSAL, jnp.where(LEFT[:, None, None, :], s, -1e33), -2e33),
+    "a fill over a bias of -inf": lambda s: jnp.where(CAUSAL, s + jnp.where(LEFT[:, None, None, :], 0, -np.inf), F),
+    "a fill over a large bias": lambda s: jnp.where(CAUSAL, s + jnp.where(LEFT[:, None, None, :], 0, np.finfo(np.float32).min), F),
+    "a fill over -inf": lambda s: jnp.where(ROWS[None, None, :, None], jnp.where(CAUSAL, s, -np.inf), F),
+    "a bias behind a fill": lambda s: jnp.where(LEFT[:, None, None, :], s, -1e33) + np.linspace(-1, 1, KEYS, dtype=np.float32),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FILLS)
+def test_rows_without_a_key(name):
+    wanted, given, names = run(
+        lambda q, k, v: jnp.einsum("bhts,bshd->bthd", jax.nn.softmax(FILLS[name](scores(q, k)), -1), v), *arrays(4, 4, "float32")
+    )
+    np.testing.assert_allclose(given, wanted, atol=1e-5)
+    assert attends(names), names

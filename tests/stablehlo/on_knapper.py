@@ -406,8 +406,15 @@ def dlpack():
         wanted = np.asarray(x).copy()
         x.delete()
         del x
+        others = [jax.block_until_ready(jax.device_put(np.zeros_like(wanted), device)) for _ in range(4)]
         if not np.array_equal(tensor.cpu().numpy(), wanted):
             return "memory that PyTorch has is gone"
+    del others
+    x = jax.device_put(X, device) + 0
+    tensor = torch.from_dlpack(x)
+    jax.block_until_ready(jax.jit(lambda x: x * 7, donate_argnums=0)(x))
+    if not np.array_equal(tensor.cpu().numpy(), X):
+        return "memory that PyTorch has is overwritten by a run"
     for _ in range(20):
         tensor = torch.arange(64.0, device=where).reshape(8, 8)
         if where == "cuda":  # what comes late in PyTorch's stream is waited for

@@ -5,6 +5,7 @@ platforms that it knows by name."""
 from __future__ import annotations
 
 import ctypes
+import threading
 from typing import Any
 
 CPU = (1, 0)  # DLDevice: the host's memory
@@ -28,19 +29,26 @@ def _numpy(array: Any) -> Any:
 
 
 def _capsule(plugin: str, array: Any) -> Any:
-    """Of an array in a GPU's memory: it stays as long as somebody has the tensor."""
+    """Of an array in a GPU's memory, which stays as long as somebody has the tensor, also
+    when the array is deleted or donated. Work that others still do on the device when they
+    let go of it is waited for."""
     make = ctypes.PyDLL(plugin).knapper_dlpack_capsule
     make.restype = ctypes.py_object
-    make.argtypes = [ctypes.py_object, ctypes.c_void_p, ctypes.c_int32, ctypes.c_uint8, ctypes.c_uint8, ctypes.c_int32, ctypes.c_void_p]
+    make.argtypes = [ctypes.c_void_p, ctypes.c_int32, ctypes.c_uint8, ctypes.c_uint8, ctypes.c_int32, ctypes.c_void_p]
     where = array.unsafe_buffer_pointer() if array.size else 0  # waits for the array
     code = 4 if array.dtype.name == "bfloat16" else _CODES[array.dtype.kind]
     dims = (ctypes.c_int64 * array.ndim)(*array.shape)
     (device,) = array.devices()
-    return make(array, where, device.local_hardware_id, code, 8 * array.dtype.itemsize, array.ndim, dims)
+    try:
+        return make(where, device.local_hardware_id, code, 8 * array.dtype.itemsize, array.ndim, dims)
+    except ValueError:  # null
+        raise BufferError("the array was deleted, or there is no memory") from None
 
 
 def _check_type(array: Any, device: tuple[int, int]) -> None:
-    if array.dtype.kind not in _CODES and not (device == CUDA and array.dtype.name == "bfloat16"):
+    # (NumPy calls some floats of eight bits floats: they are not its own.)
+    has_type = array.dtype.kind in _CODES and array.dtype.isbuiltin == 1
+    if not has_type and not (device == CUDA and array.dtype.name == "bfloat16"):
         raise BufferError(
             f"DLPack has no {array.dtype} here; hand on jax.lax.bitcast_convert_type(x, jnp.uint{8 * array.dtype.itemsize})"
         )
@@ -53,6 +61,7 @@ def register(platform: str, plugin: str) -> None:
 
     theirs, their_device = ArrayImpl.__dlpack__, ArrayImpl.__dlpack_device__
     take = dlpack.from_dlpack
+    changing = threading.Lock()  # JAX's table of platforms
 
     def is_ours(array: Any) -> bool:
         return array.platform() == platform and len(array.devices()) == 1
@@ -86,14 +95,15 @@ def register(platform: str, plugin: str) -> None:
         if not on_gpu or xla_bridge.get_backend(platform).local_devices()[0].addresses_host:
             return take(external_array, device=device, copy=copy)
         others = dlpack._DL_DEVICE_TO_PLATFORM
-        asked = getattr(device, "platform", None)
-        before = others[kind]
-        if asked == platform or "cuda" not in xla_bridge.backends():
-            others[kind] = platform
-        try:
-            return take(external_array, device=device, copy=copy)
-        finally:
-            others[kind] = before
+        one = next(iter(getattr(device, "device_set", ())), device)  # a device, or a sharding
+        with changing:
+            before = others[kind]
+            if getattr(one, "platform", None) == platform or "cuda" not in xla_bridge.backends():
+                others[kind] = platform
+            try:
+                return take(external_array, device=device, copy=copy)
+            finally:
+                others[kind] = before
 
     ArrayImpl.__dlpack__ = __dlpack__
     ArrayImpl.__dlpack_device__ = __dlpack_device__

@@ -93,7 +93,14 @@ def _scaled(x: Any, number: Any) -> Any:
 
 
 def _lerp(library: Any, x: Any, y: Any, weight: Any) -> Any:
-    return x + (y - x) * weight
+    """From the nearer end, as torch does: x at 0, y at 1."""
+    difference = y - x
+    near, far = x + difference * weight, y - difference * (1 - weight)
+    if isinstance(weight, (int, float, complex)):
+        return near if abs(weight) < 0.5 else far
+    a, b = library.parts(weight) if library.is_complex(weight) else (weight, 0)
+    small = a * a + b * b < 0.25
+    return library.joined(*(torch.where(small, m, n) for m, n in zip(library.parts(near), library.parts(far))))
 
 
 def _add_product(library: Any, x: Any, y: Any, z: Any, *, value: Any = 1) -> Any:
@@ -101,7 +108,17 @@ def _add_product(library: Any, x: Any, y: Any, z: Any, *, value: Any = 1) -> Any
 
 
 def _add_matrix_vector(library: Any, x: Any, matrix: Any, vector: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
-    return _scaled(x, beta) + _scaled(torch.mm(matrix, vector.unsqueeze(1)).squeeze(1), alpha)
+    return _sum(x, torch.mm(matrix, vector.unsqueeze(1)).squeeze(1), beta, alpha)
+
+
+def _add_matrices(library: Any, x: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    return _sum(x, torch.mm(a, b), beta, alpha)
+
+
+def _sum(x: Any, product: Any, beta: Any, alpha: Any) -> Any:
+    """Of a beta of 0 x is not read: it may hold anything."""
+    scaled = _scaled(product, alpha)
+    return scaled if isinstance(beta, (int, float, complex)) and beta == 0 else _scaled(x, beta) + scaled
 
 
 def _of_log(base: float) -> Callable[..., Any]:
@@ -126,6 +143,7 @@ def _without_nan(library: Any, x: Any, nan: Any = None, posinf: Any = None, negi
 
 _OWN: dict[str, Callable[..., Any]] = {
     "addcmul": _add_product,
+    "addmm": _add_matrices,
     "addmv": _add_matrix_vector,
     "div": _divide,
     "exp2": lambda library, x: torch.exp(x * math.log(2)),
