@@ -130,8 +130,12 @@ PjrtError *openDevice(const ClientOptions &options, Client &client,
                        : options.device.empty() ? nullptr
                                                 : options.device.c_str();
   knapper_device *opened = nullptr;
-  if (knapper_error *error = knapper().device_open(wanted, &opened))
-    return fail(error);
+  if (knapper_error *error = knapper().device_open(wanted, &opened)) {
+    // What is missing is a device, not memory of one.
+    std::string message = knapper().error_get_message(error);
+    knapper().error_release(error);
+    return fail(Code::failedPrecondition, message);
+  }
   DeviceHandle device(opened, knapper().device_release);
   char *json = nullptr;
   if (knapper_error *error = knapper().device_describe(opened, &json))

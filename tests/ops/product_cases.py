@@ -627,10 +627,10 @@ for kind in ["max", "average", "sum"]:
 # Rows of results that CPUs read as runs of every first to fourth element, and one further apart; runs that an image's end cuts.
 for kind, dtype in [("max", "f32"), ("average", "f32"), ("sum", "f64"), ("max", "bf16"), ("max", "i8"), ("sum", "i32"), ("max", "f16")]:
     for stride in [1, 2, 3, 4, 5]:
-        for wide, window, dilation, low, high in [(133, 3, 1, 1, 1), (64 * stride, stride, 1, 0, 0), (95, 2, 7, 6, 3), (33, 5, 1, 4, 4)]:
-            out = (wide + low + high - (window - 1) * dilation - 1) // stride + 1
-            x, dilations, pads = T(dtype, 2, 3, 6, wide), [1, dilation], ([1, low], [1, high])
-            case(f"pool of runs {kind} {dtype} {stride} of {wide} by {window}", [In("x", x, "special" if dtype == "f32" and kind == "max" else "normal")],
+        for columns, window, dilation, low, high in [(133, 3, 1, 1, 1), (64 * stride, stride, 1, 0, 0), (95, 2, 7, 6, 3), (33, 5, 1, 4, 4)]:
+            out = (columns + low + high - (window - 1) * dilation - 1) // stride + 1
+            x, dilations, pads = T(dtype, 2, 3, 6, columns), [1, dilation], ([1, low], [1, high])
+            case(f"pool of runs {kind} {dtype} {stride} of {columns} by {window}", [In("x", x, "special" if dtype == "f32" and kind == "max" else "normal")],
                  f"%r = ts.pool {kind} %x window [2, {window}] strides [2, {stride}] dilations {dilations} low [#ts.dim<1>, #ts.dim<{low}>] "
                  f"high [#ts.dim<1>, #ts.dim<{high}>] : {x}", T(dtype, 2, 3, 4, out), [{}],
                  None if dtype == "f32" and kind == "max" else
