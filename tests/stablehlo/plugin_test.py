@@ -264,3 +264,23 @@ def test_no_library():
     code = "import knapper.jax; knapper.jax.install()"
     done = run("-c", code, PYTHONPATH=str(HERE.parents[1] / "python"), KNAPPER_LIBRARY="/nowhere.so")
     assert "libknapper_pjrt.so was not found beside libknapper.so" in done.stderr
+
+
+def test_memory_of_others_ends_behind_the_run():
+    """NumPy's deleter takes Python's lock, which who waits for a pointer holds."""
+    code = """
+import faulthandler; faulthandler.dump_traceback_later(60, exit=True)
+import knapper.jax; knapper.jax.install(threads=1, device="cpu")
+import jax, jax.numpy as jnp, numpy as np
+from jax._src.lib import _jax
+device = jax.devices("knapper")[0]
+long = jax.jit(lambda x: jax.lax.fori_loop(0, 1000, lambda i, y: jnp.tanh(y @ x) * 0.5, x))
+jax.block_until_ready(long(jax.device_put(np.eye(200, dtype=np.float32), device)))
+given = np.eye(200, dtype=np.float32)
+x = _jax.dlpack_managed_tensor_to_buffer(given.__dlpack__(), device, None, None, 1)
+y = long(x)
+del x, given
+print(y.unsafe_buffer_pointer() > 0)
+"""
+    done = run("-c", code, PYTHONPATH=str(HERE.parents[1] / "python"))
+    assert done.stdout.strip() == "True", done.stdout + done.stderr[-2000:]
