@@ -73,9 +73,12 @@ class Noise(TorchDispatchMode):
 class FirstOfEquals(TorchDispatchMode):
     """`topk`, which promises no order of equal elements, takes the first of them."""
 
+    used = False
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is not torch.ops.aten.topk.default or not args[0].dim():
             return func(*args, **(kwargs or {}))
+        self.used = True
         x, count, dim, largest = [*args, -1, True][:4] if len(args) < 4 else args[:4]
         values, at = torch.sort(x, dim=dim, descending=largest, stable=True)
         return values.narrow(dim, 0, count), at.narrow(dim, 0, count)
@@ -174,9 +177,10 @@ def explained(function: Function, binding: int, mine: Called, other: Called) -> 
     """What is left of the differences when rounding has explained what it can; "" if
     nothing, "undefined" where an operator's result is anybody's."""
     fn = function.build()
-    with FirstOfEquals():
-        if not differences(mine, call(fn, function, binding)):
-            return ""
+    with FirstOfEquals() as first:
+        told = differences(mine, call(fn, function, binding))
+    if first.used and not told:
+        return ""
     spread = [None if t is None else torch.zeros(t.shape, dtype=torch.float64) for _, t in other.leaves()]
     free = [None if t is None else torch.zeros(t.shape, dtype=torch.bool) for _, t in other.leaves()]
     for units, runs, formula in ((0.0, 1, False), (0.0, 1, True), (2.0, 12, False), (8.0, 24, False)):
