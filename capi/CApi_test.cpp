@@ -1,4 +1,5 @@
 // The C API as a C program sees it: linked against libknapper_rt.
+#include "capi/testing/TakeError.h"
 #include "knapper/knapper.h"
 #include "runtime/testing/TestArtefact.h"
 
@@ -24,15 +25,6 @@ namespace {
 // One heap: a second one would hold 64 MiB that a limit does not count, and
 // running out of memory would take a minute.
 [[maybe_unused]] const int oneHeap = mallopt(M_ARENA_MAX, 1);
-
-/// The text of an error, which is released; "no error" for success.
-std::string take(knapper_error *error) {
-  if (!error)
-    return "no error";
-  std::string text = knapper_error_get_message(error);
-  knapper_error_release(error);
-  return text;
-}
 
 /// y = x*2+1, x: [n, 4]
 std::vector<std::byte> file() {

@@ -34,10 +34,6 @@ struct CopyQueue {
 constexpr size_t kByThreads = size_t(4) << 20;
 constexpr int32_t kMostThreads = 8;
 
-Error nullArgument(const char *function, const char *argument) {
-  return userError(cat(argument, " is NULL"), function);
-}
-
 } // namespace
 
 struct knapper_device {

@@ -1,4 +1,5 @@
 // Memory of a device by the C API: on the CPU everywhere, on a GPU where one is.
+#include "capi/testing/TakeError.h"
 #include "knapper/device.h"
 #include "runtime/testing/TestArtefact.h"
 
@@ -12,14 +13,6 @@ using namespace knapper::testing;
 using knapper::DType;
 
 namespace {
-
-std::string take(knapper_error *error) {
-  if (!error)
-    return "no error";
-  std::string text = knapper_error_get_message(error);
-  knapper_error_release(error);
-  return text;
-}
 
 using OpenDevice =
     std::unique_ptr<knapper_device, decltype(&knapper_device_release)>;

@@ -55,6 +55,11 @@ template <typename F> knapper_error *guarded(F &&body) noexcept {
   }
 }
 
+/// An argument of a function of the C API that must not be NULL, and is.
+inline Error nullArgument(const char *function, const char *argument) {
+  return userError(std::string(argument) + " is NULL", function);
+}
+
 /// A copy for the caller, released by knapper_string_release.
 Status copyString(const std::string &text, char **out);
 

@@ -1,5 +1,6 @@
 // Runs on the tensors of another program's objects.
 #include "capi/ObjectCall.h"
+#include "capi/DLTensor.h"
 #include "capi/Handles.h"
 
 #include "runtime/base/Text.h"
@@ -10,19 +11,6 @@ using namespace knapper;
 using namespace knapper::capi;
 
 namespace {
-
-// DLPack 1.x, as its specification lays it out.
-struct DLTensor {
-  void *data;
-  int32_t deviceType, deviceId;
-  int32_t rank;
-  uint8_t code, bits;
-  uint16_t lanes;
-  int64_t *shape, *strides;
-  uint64_t byteOffset;
-};
-
-enum { dlCpu = 1, dlCuda = 2 };
 
 /// One call's tensors, kept for the next call of the thread.
 struct Scratch {

@@ -34,10 +34,6 @@ static_assert(KNAPPER_KERNEL_DIVISION_BY_ZERO == kernelDivisionByZero &&
 
 namespace {
 
-Error nullArgument(const char *function, const char *argument) {
-  return userError(cat(argument, " is NULL"), function);
-}
-
 Status checkTensors(const char *function, const knapper_tensor *tensors,
                     int32_t count, const char *what) {
   if (count < 0 || (count > 0 && !tensors))

@@ -106,7 +106,7 @@ PjrtError *ArrayMemory::write(void *array, const void *host,
         knapper().device_write(device.get(), array, host, bytes);
     return error ? fail(error) : nullptr;
   }
-  if (bytes)
+  if (bytes) // memcpy takes no null
     memcpy(array, host, bytes);
   return nullptr;
 }

@@ -2,6 +2,7 @@
 // memory, not the array, so that its end needs nothing of Python's, whose
 // interpreter may be raising then, or be gone. The interpreter is the
 // process's, found at run time.
+#include "capi/DLTensor.h"
 #include "capi/pjrt/ArrayMemory.h"
 #include <dlfcn.h>
 #include <memory>
@@ -12,18 +13,9 @@ using knapper::pjrt::LentBlocks;
 
 namespace {
 
-/// dlpack.h of DLPack 0.8.
-struct Tensor {
-  void *data;
-  int32_t deviceType, deviceId;
-  int32_t rank;
-  uint8_t code, bits;
-  uint16_t lanes;
-  int64_t *shape, *strides;
-  uint64_t byteOffset;
-};
+/// DLManagedTensor of DLPack 0.8.
 struct ManagedTensor {
-  Tensor tensor;
+  knapper::capi::DLTensor tensor;
   void *context;
   void (*deleter)(ManagedTensor *);
 };
@@ -79,7 +71,6 @@ void endOfCapsule(void *capsule) {
 extern "C" __attribute__((visibility("default"))) void *
 knapper_dlpack_capsule(void *data, int32_t device, uint8_t code, uint8_t bits,
                        int32_t rank, const int64_t *dims) noexcept {
-  constexpr int32_t cuda = 2;
   try {
     auto owner = std::make_unique<CapsuleOwner>();
     if (data) {
@@ -89,7 +80,7 @@ knapper_dlpack_capsule(void *data, int32_t device, uint8_t code, uint8_t bits,
       owner->block->lend();
     }
     owner->shape.assign(dims, dims + rank);
-    owner->managed = {{data, cuda, device, rank, code, bits, 1,
+    owner->managed = {{data, knapper::capi::dlCuda, device, rank, code, bits, 1,
                        owner->shape.data(), nullptr, 0},
                       owner.get(),
                       endOf};

@@ -20,15 +20,11 @@ Value clampTo(AtenNode &n, Value x, Value low, Value high) {
 Value clampTo(AtenNode &n, Value x, double low, double high) {
   return clampTo(n, x, n.scalarFor(x, low), n.scalarFor(x, high));
 }
-/// A number in x's element type.
-Value factorFor(AtenNode &n, Value x, StringRef name, double otherwise) {
-  return x ? n.factor(name, ts::elementTypeOf(x), otherwise) : Value();
-}
 Value inverse(AtenNode &n, Value x, StringRef name) {
   std::optional<double> known = n.known(name);
   if (known || !n.has(name))
     return n.scalarFor(x, 1 / known.value_or(1));
-  return n.div(n.scalarFor(x, 1), factorFor(n, x, name, 1));
+  return n.div(n.scalarFor(x, 1), n.factorFor(x, name, 1));
 }
 
 /// `other` where x is not above 0.
@@ -42,18 +38,19 @@ Value hardSigmoid(AtenNode &n, Value x) {
 }
 Value hardSwish(AtenNode &n, Value x) { return n.mul(x, hardSigmoid(n, x)); }
 Value hardTanh(AtenNode &n, Value x) {
-  return clampTo(n, x, factorFor(n, x, "min_val", -1),
-                 factorFor(n, x, "max_val", 1));
+  return clampTo(n, x, n.factorFor(x, "min_val", -1),
+                 n.factorFor(x, "max_val", 1));
 }
 Value relu6(AtenNode &n, Value x) { return clampTo(n, x, 0, 6); }
 Value leakyRelu(AtenNode &n, Value x) {
-  return whereNotPositive(n, x, n.mul(x, factorFor(n, x, "negative_slope", 0.01)));
+  return whereNotPositive(n, x,
+                          n.mul(x, n.factorFor(x, "negative_slope", 0.01)));
 }
 Value elu(AtenNode &n, Value x) {
-  Value scale = factorFor(n, x, "scale", 1);
-  Value negative = n.mul(
-      n.make<ts::Expm1Op>(n.mul(x, factorFor(n, x, "input_scale", 1))),
-      n.mul(factorFor(n, x, "alpha", 1), scale));
+  Value scale = n.factorFor(x, "scale", 1);
+  Value negative =
+      n.mul(n.make<ts::Expm1Op>(n.mul(x, n.factorFor(x, "input_scale", 1))),
+            n.mul(n.factorFor(x, "alpha", 1), scale));
   return n.select(n.compare(P::gt, x, n.scalarFor(x, 0)), n.mul(x, scale),
                   negative);
 }
@@ -64,8 +61,8 @@ Value softplusOf(AtenNode &n, Value x) {
   return n.add(n.binary<ts::MaxOp>(x, n.scalarFor(x, 0)), tail);
 }
 Value softplus(AtenNode &n, Value x) {
-  Value scaled = n.mul(x, factorFor(n, x, "beta", 1));
-  Value line = n.compare(P::gt, scaled, factorFor(n, x, "threshold", 20));
+  Value scaled = n.mul(x, n.factorFor(x, "beta", 1));
+  Value line = n.compare(P::gt, scaled, n.factorFor(x, "threshold", 20));
   return n.select(line, x,
                   n.mul(softplusOf(n, scaled), inverse(n, x, "beta")));
 }
@@ -76,7 +73,7 @@ Value celu(AtenNode &n, Value x) {
   return whereNotPositive(
       n, x,
       n.mul(n.make<ts::Expm1Op>(n.mul(x, inverse(n, x, "alpha"))),
-            factorFor(n, x, "alpha", 1)));
+            n.factorFor(x, "alpha", 1)));
 }
 Value logit(AtenNode &n, Value x) {
   if (n.has("eps"))
@@ -134,7 +131,7 @@ template <bool hard> LogicalResult shrink(AtenNode &n) {
   Value x = n.operand("self", n.wide());
   if (!x)
     return failure();
-  Value lambda = factorFor(n, x, "lambd", 0.5);
+  Value lambda = n.factorFor(x, "lambd", 0.5);
   Value zero = n.mul(x, 0.0); // NaN stays NaN
   Value above = n.compare(P::gt, x, lambda),
         below = n.compare(P::lt, x, n.make<ts::NegOp>(lambda));

@@ -58,13 +58,9 @@ Value inside(AtenNode &n, Value x, Value low, Value high) {
                                  n.compare(P::lt, x, high));
   return in ? n.convert(in, ts::elementTypeOf(x)) : in;
 }
-/// A number in x's element type.
-Value factorFor(AtenNode &n, Value x, StringRef name, double otherwise) {
-  return x ? n.factor(name, ts::elementTypeOf(x), otherwise) : Value();
-}
 Value hardTanhOf(AtenNode &n, Value x) {
-  return inside(n, x, factorFor(n, x, "min_val", -1),
-                factorFor(n, x, "max_val", 1));
+  return inside(n, x, n.factorFor(x, "min_val", -1),
+                n.factorFor(x, "max_val", 1));
 }
 Value hardSigmoidOf(AtenNode &n, Value x) {
   return n.mul(inside(n, x, n.scalarFor(x, -3), n.scalarFor(x, 3)), 1.0 / 6);
@@ -77,11 +73,11 @@ Value hardSwishOf(AtenNode &n, Value x) {
 }
 Value leakyReluOf(AtenNode &n, Value x) {
   return n.select(n.compare(P::gt, x, n.scalarFor(x, 0)), one(n, x),
-                  factorFor(n, x, "negative_slope", 0.01));
+                  n.factorFor(x, "negative_slope", 0.01));
 }
 Value softplusOf(AtenNode &n, Value x) {
-  Value scaled = n.mul(x, factorFor(n, x, "beta", 1));
-  return n.select(n.compare(P::gt, scaled, factorFor(n, x, "threshold", 20)),
+  Value scaled = n.mul(x, n.factorFor(x, "beta", 1));
+  return n.select(n.compare(P::gt, scaled, n.factorFor(x, "threshold", 20)),
                   one(n, x), n.make<ts::SigmoidOp>(scaled));
 }
 Value mishOf(AtenNode &n, Value x) {

@@ -44,6 +44,10 @@ public:
   /// not given.
   mlir::Value factor(llvm::StringRef name, mlir::Type element,
                      double otherwise);
+  /// The same in x's element type; null where x is.
+  mlir::Value factorFor(mlir::Value x, llvm::StringRef name, double otherwise) {
+    return x ? factor(name, ts::elementTypeOf(x), otherwise) : mlir::Value();
+  }
   /// A list of tensors; null entries for None.
   llvm::SmallVector<mlir::Value> tensors(llvm::StringRef name);
   int64_t integer(llvm::StringRef name, int64_t otherwise = 0);

@@ -53,7 +53,9 @@ KNAPPER_API knapper_error *knapper_device_read(knapper_device *device,
                                                const void *source,
                                                size_t bytes);
 
-/* ---- streams ---- */
+/* ---- streams ----
+ * A stream and a mark may be used by any number of threads at once. A stream
+ * keeps what it needs of its device; a mark may outlive its stream. */
 typedef struct knapper_stream knapper_stream;
 /* A user error on a device that has none. */
 KNAPPER_API knapper_error *knapper_stream_create(knapper_device *device,

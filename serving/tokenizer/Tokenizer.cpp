@@ -54,9 +54,11 @@ Expected<std::unique_ptr<Tokenizer>> Tokenizer::load(const std::string &path) {
 
 /// Whether the model says that its lists are of the kinds which LongLists has.
 static bool hasLongLists(const Json &json) {
-  const Json model = json.is_object() ? json.value("model", Json()) : Json();
-  const Json type = model.is_object() ? model.value("type", Json()) : Json();
-  return type == "BPE" || type == "WordPiece";
+  auto model = json.find("model"); // no place in what is no object
+  if (model == json.end())
+    return false;
+  auto type = model->find("type");
+  return type != model->end() && (*type == "BPE" || *type == "WordPiece");
 }
 
 Expected<std::unique_ptr<Tokenizer>> Tokenizer::parse(std::string_view text) {

@@ -25,6 +25,7 @@
 // Parameters: rows (of a query block), panel (keys of a panel).
 
 #include "codegen/schedule/attention/CpuAttention.h"
+#include "codegen/schedule/core/FirstOp.h"
 #include "codegen/schedule/core/LaneLoops.h"
 #include "codegen/schedule/core/RegisterTiles.h"
 #include "ir/tensor/Decompose.h"
@@ -399,15 +400,10 @@ LogicalResult AttentionBuilder::build() {
   return multiplyValues();
 }
 
-static ts::AttentionOp attentionOf(ts::KernelOp kernel) {
-  auto ops = kernel.getBody().getOps<ts::AttentionOp>();
-  return ops.empty() ? ts::AttentionOp() : *ops.begin();
-}
-
 LogicalResult chooseCpuAttention(ts::KernelOp kernel, const TargetDesc &target,
                                  Knobs &knobs,
                                  SmallVectorImpl<Schedule> &schedules) {
-  ts::AttentionOp op = attentionOf(kernel);
+  ts::AttentionOp op = firstOp<ts::AttentionOp>(kernel);
   if (!op)
     return success(); // another kind of attention
   if (ts::elementTypeOf(op.getQuery()).isF64())
@@ -440,7 +436,7 @@ LogicalResult buildCpuAttention(BuildContext &context) {
   OwningOpRef<ts::KernelOp> copy = context.kernel.clone();
   ts::decomposeAll(copy->getBody(),
                    [](Operation *inner) { return isa<ts::RopeOp>(inner); });
-  ts::AttentionOp op = attentionOf(*copy);
+  ts::AttentionOp op = firstOp<ts::AttentionOp>(*copy);
   FailureOr<Epilogue> epilogue = Epilogue::create(*copy, op.getResult());
   if (failed(epilogue))
     return failure();

@@ -15,6 +15,7 @@
 //
 // Parameters: tokens (of a program).
 #include "codegen/schedule/attention/CpuAttention.h"
+#include "codegen/schedule/core/FirstOp.h"
 #include "codegen/schedule/core/LaneLoops.h"
 #include "codegen/schedule/core/RegisterTiles.h"
 #include "ir/tensor/PagedAttention.h"
@@ -31,11 +32,6 @@ using ts::Dim;
 namespace {
 
 constexpr int64_t kLanes = 16; ///< of a step along positions or a head
-
-ts::PagedAttentionOp pagedAttentionOf(ts::KernelOp kernel) {
-  auto ops = kernel.getBody().getOps<ts::PagedAttentionOp>();
-  return ops.empty() ? ts::PagedAttentionOp() : *ops.begin();
-}
 
 int64_t roundUpLanes(int64_t n) { return (n + kLanes - 1) / kLanes * kLanes; }
 
@@ -470,7 +466,7 @@ LogicalResult PagedAttentionBuilder::build() {
 LogicalResult chooseCpuPagedAttention(ts::KernelOp kernel, const TargetDesc &,
                                       Knobs &knobs,
                                       SmallVectorImpl<Schedule> &schedules) {
-  ts::PagedAttentionOp op = pagedAttentionOf(kernel);
+  ts::PagedAttentionOp op = firstOp<ts::PagedAttentionOp>(kernel);
   if (!op)
     return success(); // another kind of attention
   if (!ts::elementTypeOf(op.getQuery()).isF32())
@@ -508,7 +504,7 @@ LogicalResult buildCpuPagedAttention(BuildContext &context) {
   if (failed(config))
     return failure();
   return PagedAttentionBuilder(context, *config,
-                               pagedAttentionOf(context.kernel))
+                               firstOp<ts::PagedAttentionOp>(context.kernel))
       .build();
 }
 

@@ -17,6 +17,7 @@
 // (ir/config/AttentionGpuConfig.h).
 #include "codegen/schedule/core/ConfigOf.h"
 #include "codegen/schedule/core/ElementEmitter.h"
+#include "codegen/schedule/core/FirstOp.h"
 #include "codegen/schedule/core/Schedules.h"
 #include "ir/config/AttentionGpuConfig.h"
 #include "ir/config/DeviceLimits.h"
@@ -32,15 +33,10 @@ using config::PagedAttentionAlgorithm;
 using config::PagedAttentionGpuConfig;
 using ts::Dim;
 
-static ts::PagedAttentionOp pagedAttentionIn(ts::KernelOp kernel) {
-  auto ops = kernel.getBody().getOps<ts::PagedAttentionOp>();
-  return ops.empty() ? ts::PagedAttentionOp() : *ops.begin();
-}
-
 LogicalResult chooseGpuPagedAttention(ts::KernelOp kernel,
                                       const TargetDesc &target, Knobs &,
                                       SmallVectorImpl<Schedule> &schedules) {
-  ts::PagedAttentionOp op = pagedAttentionIn(kernel);
+  ts::PagedAttentionOp op = firstOp<ts::PagedAttentionOp>(kernel);
   if (!op)
     return success(); // another kind of attention
   Dim tokens = ts::dimOf(op.getQuery(), 0), one = tokens.like(1);
@@ -130,7 +126,7 @@ LogicalResult buildGpuPagedAttention(BuildContext &context) {
   auto config = configOf<PagedAttentionGpuConfig>(context);
   if (failed(config))
     return failure();
-  ts::PagedAttentionOp op = pagedAttentionIn(context.kernel);
+  ts::PagedAttentionOp op = firstOp<ts::PagedAttentionOp>(context.kernel);
   if (!op)
     return context.kernel.emitOpError("has no attention over blocks inside");
   SmallVector<Value> buffers;

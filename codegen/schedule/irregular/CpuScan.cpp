@@ -10,6 +10,7 @@
 #include "codegen/schedule/core/ConfigOf.h"
 #include "codegen/schedule/core/ElementEmitter.h"
 #include "codegen/schedule/core/Epilogue.h"
+#include "codegen/schedule/core/FirstOp.h"
 #include "codegen/schedule/core/Grain.h"
 #include "codegen/schedule/core/LaneLoops.h"
 #include "codegen/schedule/core/Schedules.h"
@@ -21,15 +22,10 @@ namespace knapper {
 
 using ts::Dim;
 
-static ts::ScanOp scanOf(ts::KernelOp kernel) {
-  auto ops = kernel.getBody().getOps<ts::ScanOp>();
-  return ops.empty() ? ts::ScanOp() : *ops.begin();
-}
-
 LogicalResult chooseCpuScan(ts::KernelOp kernel, const TargetDesc &target,
                             Knobs &knobs,
                             SmallVectorImpl<Schedule> &schedules) {
-  ts::ScanOp op = scanOf(kernel);
+  ts::ScanOp op = firstOp<ts::ScanOp>(kernel);
   if (!op)
     return kernel.emitOpError("has hero scan and none inside");
   SmallVector<Dim> dims = ts::dimsOf(op.getInput());
@@ -72,7 +68,7 @@ LogicalResult buildCpuScan(BuildContext &context) {
   ElementEmitter &e = context.emitter;
   OpBuilder &b = e.builder;
   Location loc = e.location;
-  ts::ScanOp op = scanOf(context.kernel);
+  ts::ScanOp op = firstOp<ts::ScanOp>(context.kernel);
   FailureOr<Epilogue> epilogue =
       Epilogue::create(context.kernel, op.getResult());
   if (failed(epilogue))

@@ -12,6 +12,7 @@
 // Parameters: lanes.
 #include "codegen/schedule/core/ConfigOf.h"
 #include "codegen/schedule/core/ElementEmitter.h"
+#include "codegen/schedule/core/FirstOp.h"
 #include "codegen/schedule/core/Grain.h"
 #include "codegen/schedule/core/LaneLoops.h"
 #include "codegen/schedule/core/Schedules.h"
@@ -26,11 +27,6 @@ namespace knapper {
 using ts::Dim;
 
 namespace {
-
-ts::NonMaxSuppressionOp suppressionIn(ts::KernelOp kernel) {
-  auto ops = kernel.getBody().getOps<ts::NonMaxSuppressionOp>();
-  return ops.empty() ? ts::NonMaxSuppressionOp() : *ops.begin();
-}
 
 constexpr int64_t floatBytes = 4;
 constexpr int64_t borders = 4; ///< top, left, bottom, right
@@ -48,7 +44,7 @@ Dim padded(Dim elements, int64_t lanes) {
 LogicalResult chooseCpuSuppression(ts::KernelOp kernel, const TargetDesc &,
                                    Knobs &,
                                    SmallVectorImpl<Schedule> &schedules) {
-  ts::NonMaxSuppressionOp op = suppressionIn(kernel);
+  ts::NonMaxSuppressionOp op = firstOp<ts::NonMaxSuppressionOp>(kernel);
   if (!op)
     return success(); // a sort
   SmallVector<Dim> dims = ts::dimsOf(op.getScores());
@@ -331,7 +327,8 @@ LogicalResult buildCpuSuppression(BuildContext &context) {
   auto config = configOf<config::SuppressionCpuConfig>(context);
   if (failed(config))
     return failure();
-  return Suppression(context, suppressionIn(context.kernel), config->lanes)
+  return Suppression(context, firstOp<ts::NonMaxSuppressionOp>(context.kernel),
+                     config->lanes)
       .build();
 }
 

@@ -18,6 +18,7 @@
 #include "codegen/schedule/core/Conditions.h"
 #include "codegen/schedule/core/ConfigOf.h"
 #include "codegen/schedule/core/ElementEmitter.h"
+#include "codegen/schedule/core/FirstOp.h"
 #include "codegen/schedule/core/Grain.h"
 #include "codegen/schedule/core/LaneLoops.h"
 #include "codegen/schedule/core/Schedules.h"
@@ -46,13 +47,15 @@ constexpr int64_t mostLanes = 1024, leastTurns = 4;
 
 /// Of keys and of places each: a register of elements more than the line.
 Dim listBytes(Dim length) { return length * 8 + 64 * 8; }
+/// Of the ranks of a list's elements, i32, and a group that ends beyond it.
+constexpr int64_t rankBytes = 4 * (longestList + group);
 
 } // namespace
 
 LogicalResult chooseCpuTopK(ts::KernelOp kernel, const TargetDesc &target,
                             Knobs &knobs,
                             SmallVectorImpl<Schedule> &schedules) {
-  ts::TopKOp op = sortIn(kernel);
+  ts::TopKOp op = firstOp<ts::TopKOp>(kernel);
   if (!op)
     return kernel.emitOpError("has hero sort and none inside");
   SmallVector<Dim> dims = ts::dimsOf(op.getInput());
@@ -70,9 +73,8 @@ LogicalResult chooseCpuTopK(ts::KernelOp kernel, const TargetDesc &target,
     schedule.grain = grainOf(lanes ? 8000 : 2000, length);
     // The list, which is dead where the line is sorted by its bits: that takes
     // more, in its place.
-    schedule.scratch = lanes
-                           ? radixSortScratch(length)
-                           : listBytes(length) * 2 + 4 * (longestList + group);
+    schedule.scratch =
+        lanes ? radixSortScratch(length) : listBytes(length) * 2 + rankBytes;
     schedules.push_back(std::move(schedule));
   };
   bool asksFew = elements && wanted && *elements >= fewOfLine &&
@@ -124,8 +126,7 @@ public:
     places = scratch(b.getI64Type(), each);
     Value listEnd = e.mul(each, e.constant(2));
     ranks = scratch(b.getI32Type(), listEnd);
-    bests = scratch(order.type,
-                    e.add(listEnd, e.constant(4 * (longestList + group))));
+    bests = scratch(order.type, e.add(listEnd, e.constant(rankBytes)));
   }
 
   LogicalResult build(const Coord &line);
@@ -473,7 +474,7 @@ LogicalResult buildCpuTopK(BuildContext &context) {
   auto config = configOf<config::TopKCpuConfig>(context);
   if (failed(config))
     return failure();
-  ts::TopKOp op = sortIn(context.kernel);
+  ts::TopKOp op = firstOp<ts::TopKOp>(context.kernel);
   for (Value value : context.kernel.yield().getValues())
     if (value != op.getValues() && value != op.getIndices())
       return context.kernel.emitOpError(

@@ -7,6 +7,7 @@
 // Parameters: lanes.
 #include "codegen/schedule/core/ConfigOf.h"
 #include "codegen/schedule/core/ElementEmitter.h"
+#include "codegen/schedule/core/FirstOp.h"
 #include "codegen/schedule/core/Grain.h"
 #include "codegen/schedule/core/LaneLoops.h"
 #include "codegen/schedule/core/Schedules.h"
@@ -19,15 +20,10 @@ namespace knapper {
 
 using ts::Dim;
 
-static ts::TruePlacesOp placesIn(ts::KernelOp kernel) {
-  auto ops = kernel.getBody().getOps<ts::TruePlacesOp>();
-  return ops.empty() ? ts::TruePlacesOp() : *ops.begin();
-}
-
 LogicalResult chooseCpuTruePlaces(ts::KernelOp kernel, const TargetDesc &,
                                   Knobs &,
                                   SmallVectorImpl<Schedule> &schedules) {
-  ts::TruePlacesOp op = placesIn(kernel);
+  ts::TruePlacesOp op = firstOp<ts::TruePlacesOp>(kernel);
   if (!op)
     return success(); // a sort
   SmallVector<Dim> rows = ts::dimsOf(op.getMask());
@@ -50,7 +46,7 @@ LogicalResult buildCpuTruePlaces(BuildContext &context) {
   ElementEmitter &e = context.emitter;
   OpBuilder &b = e.builder;
   Location loc = e.location;
-  ts::TruePlacesOp op = placesIn(context.kernel);
+  ts::TruePlacesOp op = firstOp<ts::TruePlacesOp>(context.kernel);
   int64_t lanes = config->lanes;
   SmallVector<Dim> dims = ts::dimsOf(op.getMask());
   Dim length = dims.pop_back_val();

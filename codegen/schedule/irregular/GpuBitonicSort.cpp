@@ -5,6 +5,7 @@
 // (graph/layout/SplitSorts.h, GpuMergeSort.cpp).
 //
 // Parameters: lanes, threads, access; size (words of the network).
+#include "codegen/schedule/core/FirstOp.h"
 #include "codegen/schedule/irregular/GpuSorter.h"
 #include "ir/tile/BlockOps.h"
 
@@ -216,7 +217,7 @@ LogicalResult BitonicSort::build() {
 LogicalResult chooseGpuBitonicSort(ts::KernelOp kernel,
                                    const TargetDesc &target, Knobs &knobs,
                                    SmallVectorImpl<Schedule> &schedules) {
-  ts::TopKOp op = sortIn(kernel);
+  ts::TopKOp op = firstOp<ts::TopKOp>(kernel);
   if (!op)
     return kernel.emitOpError("has hero sort and none inside");
   Dim length = ts::dimsOf(op.getInput())[op.getDim()];

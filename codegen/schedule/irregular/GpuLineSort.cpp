@@ -12,6 +12,7 @@
 // memory (`staged`); without, each its own line's.
 //
 // Parameters: lanes (lines of a CTA), threads, access, staged.
+#include "codegen/schedule/core/FirstOp.h"
 #include "codegen/schedule/irregular/GpuSorter.h"
 #include "ir/config/DeviceLimits.h"
 #include "ir/tile/BlockOps.h"
@@ -395,7 +396,7 @@ LogicalResult LineSort::build() {
 LogicalResult chooseGpuLineSort(ts::KernelOp kernel, const TargetDesc &target,
                                 Knobs &knobs,
                                 SmallVectorImpl<Schedule> &schedules) {
-  ts::TopKOp op = sortIn(kernel);
+  ts::TopKOp op = firstOp<ts::TopKOp>(kernel);
   if (!op)
     return kernel.emitOpError("has hero sort and none inside");
   SmallVector<Dim> dims = ts::dimsOf(op.getInput());

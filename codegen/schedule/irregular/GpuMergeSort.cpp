@@ -3,6 +3,7 @@
 // Odeh, Green, Mwassi, Shmueli, Birk, IPDPSW 2012).
 //
 // Parameters: lanes, threads, access; steps (elements that a thread merges).
+#include "codegen/schedule/core/FirstOp.h"
 #include "codegen/schedule/irregular/GpuSorter.h"
 
 using namespace mlir;
@@ -100,7 +101,7 @@ LogicalResult MergeSort::build() {
 LogicalResult chooseGpuMergeSort(ts::KernelOp kernel, const TargetDesc &target,
                                  Knobs &knobs,
                                  SmallVectorImpl<Schedule> &schedules) {
-  ts::TopKOp op = sortIn(kernel);
+  ts::TopKOp op = firstOp<ts::TopKOp>(kernel);
   if (!op || !op->hasAttr("ts.runs") || needsPlaces(kernel, op))
     return success();
   constexpr int64_t lanes = 256, steps = 4;

@@ -6,6 +6,7 @@
 // then places its words (tile.radix_pass).
 //
 // Parameters: threads, items (words of a thread), ctas_per_sm.
+#include "codegen/schedule/core/FirstOp.h"
 #include "codegen/schedule/irregular/GpuSorter.h"
 #include "ir/tile/GridOps.h"
 
@@ -24,7 +25,7 @@ constexpr int64_t kValues = tile::RadixPassOp::kValues;
 LogicalResult chooseGpuRadixSort(ts::KernelOp kernel, const TargetDesc &target,
                                  Knobs &knobs,
                                  SmallVectorImpl<Schedule> &schedules) {
-  ts::TopKOp op = sortIn(kernel);
+  ts::TopKOp op = firstOp<ts::TopKOp>(kernel);
   if (!op || !op->hasAttr("ts.digit"))
     return success();
   SmallVector<Dim> dims = ts::dimsOf(op.getInput());
@@ -68,7 +69,7 @@ LogicalResult buildGpuRadixSort(BuildContext &context) {
   ElementEmitter &e = context.emitter;
   OpBuilder &b = e.builder;
   Location loc = e.location;
-  ts::TopKOp op = sortIn(context.kernel);
+  ts::TopKOp op = firstOp<ts::TopKOp>(context.kernel);
   SmallVector<Dim> dims = ts::dimsOf(op.getInput());
   Value state = e.stateBuffer();
   Value ticket =

@@ -15,6 +15,7 @@
 #include "codegen/math/Math.h"
 #include "codegen/schedule/core/ConfigOf.h"
 #include "codegen/schedule/core/ElementEmitter.h"
+#include "codegen/schedule/core/FirstOp.h"
 #include "codegen/schedule/core/Schedules.h"
 #include "ir/config/GpuTimes.h"
 #include "ir/config/RecurrenceConfig.h"
@@ -30,11 +31,6 @@ using ts::Dim;
 namespace {
 
 constexpr int64_t kWarp = 32;
-
-ts::RecurrenceOp recurrenceIn(ts::KernelOp kernel) {
-  auto ops = kernel.getBody().getOps<ts::RecurrenceOp>();
-  return ops.empty() ? ts::RecurrenceOp() : *ops.begin();
-}
 
 /// Weights that a thread reads at once.
 int64_t runOf(int64_t units) { return units % 4 ? 1 : 4; }
@@ -202,7 +198,7 @@ bool takesRecurrence(ts::RecurrenceOp op, const TargetDesc &target) {
 LogicalResult chooseGpuRecurrence(ts::KernelOp kernel, const TargetDesc &target,
                                   Knobs &,
                                   SmallVectorImpl<Schedule> &schedules) {
-  ts::RecurrenceOp op = recurrenceIn(kernel);
+  ts::RecurrenceOp op = firstOp<ts::RecurrenceOp>(kernel);
   if (!op)
     return success();
   std::optional<Cell> cell = cellOf(op);
@@ -229,7 +225,7 @@ struct RecurrenceBuilder {
   ElementEmitter &e = context.emitter;
   OpBuilder &b = e.builder;
   Location loc = e.location;
-  ts::RecurrenceOp op = recurrenceIn(context.kernel);
+  ts::RecurrenceOp op = firstOp<ts::RecurrenceOp>(context.kernel);
   SmallVector<ts::DotOp> products = op.products();
   SmallVector<Value> inputs = inputsOf(op);
   Dim steps = Dim(op.getSteps());

@@ -25,6 +25,7 @@
 // line's lanes in the short form), cluster_size, steps, access and tiles (of
 // the narrow form).
 #include "codegen/schedule/core/ConfigOf.h"
+#include "codegen/schedule/core/FirstOp.h"
 #include "codegen/schedule/core/Schedules.h"
 #include "codegen/schedule/irregular/GpuScanBuilder.h"
 #include "ir/tile/GridOps.h"
@@ -384,7 +385,7 @@ ScanBuilder::walkSteps(llvm::function_ref<Coord(Value step)> coordAt) {
 } // namespace scan
 
 LogicalResult buildGpuScan(BuildContext &context) {
-  ts::ScanOp op = scan::scanIn(context.kernel);
+  ts::ScanOp op = firstOp<ts::ScanOp>(context.kernel);
   FailureOr<Epilogue> epilogue =
       Epilogue::create(context.kernel, op.getResult());
   if (failed(epilogue))

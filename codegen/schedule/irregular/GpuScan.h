@@ -9,12 +9,6 @@ namespace knapper::scan {
 /// 64-bit words of `Schedule::state` before those of the lines.
 constexpr int64_t kHeadWords = 16;
 
-/// The scan of a kernel; null where it has none.
-inline ts::ScanOp scanIn(ts::KernelOp kernel) {
-  auto ops = kernel.getBody().getOps<ts::ScanOp>();
-  return ops.empty() ? ts::ScanOp() : *ops.begin();
-}
-
 /// Size, in 64-bit words, of the decoupled look-back state of a line: a status
 /// word a tile and a group of tiles, two where an element is wider than 32
 /// bits.

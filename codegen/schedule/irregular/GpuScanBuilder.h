@@ -4,6 +4,7 @@
 
 #include "codegen/schedule/core/ElementEmitter.h"
 #include "codegen/schedule/core/Epilogue.h"
+#include "codegen/schedule/core/FirstOp.h"
 #include "codegen/schedule/core/LaneLoops.h"
 #include "codegen/schedule/irregular/GpuScan.h"
 #include "ir/config/IrregularConfig.h"
@@ -17,7 +18,7 @@ struct ScanBuilder {
   ElementEmitter &e = context.emitter;
   mlir::OpBuilder &b = e.builder;
   mlir::Location loc = e.location;
-  ts::ScanOp op = scanIn(context.kernel);
+  ts::ScanOp op = firstOp<ts::ScanOp>(context.kernel);
   Epilogue epilogue;
   int64_t lanes = config.lanes, clusterSize = config.clusterSize;
   unsigned axis = op.getDim();

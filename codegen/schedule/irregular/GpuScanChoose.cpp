@@ -3,6 +3,7 @@
 // Which form a few long lines take follows from modelled times: a program walks
 // over its tiles one after the other, and each takes as long as memory answers.
 #include "codegen/schedule/core/ElementEmitter.h"
+#include "codegen/schedule/core/FirstOp.h"
 #include "codegen/schedule/core/Schedules.h"
 #include "codegen/schedule/irregular/GpuScan.h"
 #include "ir/config/IrregularConfig.h"
@@ -379,7 +380,7 @@ private:
 LogicalResult chooseGpuScan(ts::KernelOp kernel, const TargetDesc &target,
                             Knobs &knobs,
                             SmallVectorImpl<Schedule> &schedules) {
-  ts::ScanOp op = scanIn(kernel);
+  ts::ScanOp op = firstOp<ts::ScanOp>(kernel);
   if (!op)
     return kernel.emitOpError("has hero scan and none inside");
   schedules.push_back(ScanChoice(kernel, op, target).choose());

@@ -5,6 +5,7 @@
 
 #include "codegen/schedule/core/Conditions.h"
 #include "codegen/schedule/core/ConfigOf.h"
+#include "codegen/schedule/core/FirstOp.h"
 #include "codegen/schedule/core/LaneLoops.h"
 #include "codegen/schedule/core/Schedules.h"
 #include "codegen/schedule/irregular/SortKeys.h"
@@ -27,7 +28,7 @@ struct GpuSorter {
   ElementEmitter &e = context.emitter;
   mlir::OpBuilder &b = e.builder;
   mlir::Location loc = e.location;
-  ts::TopKOp op = sortIn(context.kernel);
+  ts::TopKOp op = firstOp<ts::TopKOp>(context.kernel);
   SortKeys keys{e, op};
   unsigned axis = op.getDim();
   bool placed = needsPlaces(context.kernel, op);

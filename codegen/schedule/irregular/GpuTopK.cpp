@@ -17,6 +17,7 @@
 // Parameters: lanes (of a tile), threads, access (lanes that a thread has side
 // by side), tiles (read before one is looked at), places (of the list),
 // cluster_size.
+#include "codegen/schedule/core/FirstOp.h"
 #include "codegen/schedule/irregular/GpuSorter.h"
 #include "ir/tile/BlockOps.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -30,7 +31,7 @@ using ts::Dim;
 LogicalResult chooseGpuTopK(ts::KernelOp kernel, const TargetDesc &target,
                             Knobs &knobs,
                             SmallVectorImpl<Schedule> &schedules) {
-  ts::TopKOp op = sortIn(kernel);
+  ts::TopKOp op = firstOp<ts::TopKOp>(kernel);
   if (!op)
     return kernel.emitOpError("has hero sort and none inside");
   SmallVector<Dim> dims = ts::dimsOf(op.getInput());

@@ -14,6 +14,7 @@
 #include "codegen/schedule/core/Conditions.h"
 #include "codegen/schedule/core/ConfigOf.h"
 #include "codegen/schedule/core/ElementEmitter.h"
+#include "codegen/schedule/core/FirstOp.h"
 #include "codegen/schedule/core/Grain.h"
 #include "codegen/schedule/core/LaneLoops.h"
 #include "codegen/schedule/core/Schedules.h"
@@ -68,7 +69,7 @@ Dim radixSortScratch(Dim length) { return length * 32 + countBytes + 64; }
 
 LogicalResult chooseSort(ts::KernelOp kernel, const TargetDesc &target,
                          Knobs &knobs, SmallVectorImpl<Schedule> &schedules) {
-  ts::TopKOp op = sortIn(kernel);
+  ts::TopKOp op = firstOp<ts::TopKOp>(kernel);
   if (!op)
     return kernel.emitOpError("has hero sort and none inside");
   SmallVector<Dim> dims = ts::dimsOf(op.getInput());
@@ -120,7 +121,7 @@ static LogicalResult buildRanks(BuildContext &context, int64_t lanes) {
   ElementEmitter &e = context.emitter;
   OpBuilder &b = e.builder;
   Location loc = e.location;
-  ts::TopKOp op = sortIn(context.kernel);
+  ts::TopKOp op = firstOp<ts::TopKOp>(context.kernel);
   unsigned axis = op.getDim();
   SmallVector<Dim> dims = ts::dimsOf(op.getInput()), grid;
   for (auto [i, dim] : llvm::enumerate(dims))
@@ -547,7 +548,7 @@ LogicalResult buildSort(BuildContext &context) {
     return failure();
   if (config->lanes)
     return buildRanks(context, config->lanes);
-  ts::TopKOp op = sortIn(context.kernel);
+  ts::TopKOp op = firstOp<ts::TopKOp>(context.kernel);
   Coord line = lineOfProgram(context.emitter, op);
   for (Value value : context.kernel.yield().getValues())
     if (value != op.getValues() && value != op.getIndices())

@@ -6,12 +6,6 @@
 
 namespace knapper {
 
-/// The sort or top-k of a kernel with hero sort; null where there is none.
-inline ts::TopKOp sortIn(ts::KernelOp kernel) {
-  auto ops = kernel.getBody().getOps<ts::TopKOp>();
-  return ops.empty() ? ts::TopKOp() : *ops.begin();
-}
-
 /// Dims of the grid: all but the sorted one.
 inline llvm::SmallVector<ts::Dim> aroundOf(ts::TopKOp op) {
   llvm::SmallVector<ts::Dim> around = ts::dimsOf(op.getInput());

@@ -15,6 +15,7 @@
 #include "codegen/schedule/core/ConfigOf.h"
 #include "codegen/schedule/core/ElementEmitter.h"
 #include "codegen/schedule/core/Epilogue.h"
+#include "codegen/schedule/core/FirstOp.h"
 #include "codegen/schedule/core/Schedules.h"
 #include "ir/config/PackedMatmulGpuConfig.h"
 #include "ir/tile/PackedOps.h"
@@ -25,11 +26,6 @@ namespace knapper {
 
 using config::PackedMatmulGpuConfig;
 using ts::Dim;
-
-static ts::PackedDotOp packedDotIn(ts::KernelOp kernel) {
-  auto ops = kernel.getBody().getOps<ts::PackedDotOp>();
-  return ops.empty() ? ts::PackedDotOp() : *ops.begin();
-}
 
 /// The sizes that the op has, and the widest accesses that reach all of it;
 /// nothing if none does.
@@ -56,7 +52,7 @@ bool takesPackedDot(ts::PackedDotOp op) { return configFor(op).has_value(); }
 LogicalResult chooseGpuPackedMatmul(ts::KernelOp kernel, const TargetDesc &,
                                     Knobs &,
                                     SmallVectorImpl<Schedule> &schedules) {
-  ts::PackedDotOp op = packedDotIn(kernel);
+  ts::PackedDotOp op = firstOp<ts::PackedDotOp>(kernel);
   if (!op)
     return success(); // another product
   std::optional<PackedMatmulGpuConfig> base = configFor(op);
@@ -129,7 +125,7 @@ LogicalResult buildGpuPackedMatmul(BuildContext &context) {
   auto config = configOf<PackedMatmulGpuConfig>(context);
   if (failed(config))
     return failure();
-  ts::PackedDotOp dot = packedDotIn(context.kernel);
+  ts::PackedDotOp dot = firstOp<ts::PackedDotOp>(context.kernel);
   if (!dot)
     return context.kernel.emitOpError("has no product of packed integers");
   FailureOr<Epilogue> epilogue =

@@ -282,14 +282,14 @@ void ReduceChoice::chooseGpuTiles() {
   Sharing sharing = chooseSharing();
   chooseGpuRowLanes();
   // Rather more programs than wide ones; of a long row, whole blocks.
-  constexpr int64_t leastPrograms = 256;
+  constexpr int64_t leastGpuPrograms = 256;
   int64_t &lanes = config.lanes;
   clusterSize = sharing.clusterSize;
   if (clusterSize > 1 && sharing.lanes)
     lanes = sharing.lanes;
   else if (!rowForm)
     while (lanes > 128 &&
-           representative(run) / lanes * rowsAround() < leastPrograms)
+           representative(run) / lanes * rowsAround() < leastGpuPrograms)
       lanes /= 2;
   else if (run.asConstant().value_or(0) > mostHeld(copy, target))
     lanes = 4 * target.lanes(DType::f32);
@@ -325,14 +325,14 @@ void ReduceChoice::chooseAcross() {
 
 /// Rows of a program, and how many of them are in work at once.
 void ReduceChoice::chooseRows() {
-  constexpr int64_t mostRows = 32, leastPrograms = 32, leastGroups = 4;
+  constexpr int64_t mostRows = 32, leastProgramsOfRows = 32, leastGroups = 4;
   Dim kept = keptAround(space, lane);
   // Rows overlap where memory, not arithmetic, is what is short.
   if (config.stream && rowForm && !target.simt && space.reduced.size() == 1 &&
       kernel.getNumResults() == 1 &&
       ts::dimsOf(kernel.getResult(0)) == space.dims)
-    rows =
-        std::clamp<int64_t>(representative(kept) / leastPrograms, 1, mostRows);
+    rows = std::clamp<int64_t>(representative(kept) / leastProgramsOfRows, 1,
+                               mostRows);
   if (rows == 1 && rowForm) {
     group = rowsOfGroup(copy, space, config.lanes, target);
     if (representative(kept) < leastGroups * group)

@@ -238,8 +238,8 @@ def _allow_donation() -> None:
 
 
 def _count_before_compiling() -> None:
-    """JAX asks no plugin what a program costs that is lowered and not compiled: XLA
-    counts the program's ops then, as it does for JAX's own platforms."""
+    """`Lowered.cost_analysis()` on `knapper`: XLA's cost analysis of the HLO. JAX asks
+    a plugin for the cost of compiled programs only."""
     import functools
 
     from jax._src import xla_bridge
