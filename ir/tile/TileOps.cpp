@@ -190,7 +190,22 @@ LogicalResult ScaleByPowerOp::verify() {
   return success();
 }
 
+/// Aligned groups of lanes.
+static LogicalResult verifyGroups(Operation *op, int64_t size, Type tile) {
+  int64_t lanes = cast<VectorType>(tile).getDimSize(0);
+  if (size < 1 || !llvm::isPowerOf2_64(size) || lanes % size)
+    return op->emitOpError("has groups of ")
+           << size << " lanes, which is no power of two that divides " << lanes;
+  return success();
+}
+
+LogicalResult LaneGroupsOp::verify() {
+  return verifyGroups(*this, getSize(), getType());
+}
+
 LogicalResult GatherOp::verify() {
+  if (getRun() && failed(verifyGroups(*this, *getRun(), getType())))
+    return failure();
   if (failed(verifyLanes(*this, getOffsets(), getType(), "offsets")) ||
       failed(verifyLanes(*this, getMask(), getType(), "mask")))
     return failure();

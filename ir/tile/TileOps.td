@@ -159,10 +159,15 @@ def Tile_GatherOp : Tile_Op<"gather", [AttrSizedOperandSegments,
   let description = [{
     Lanes at or past `valid`, and lanes whose `mask` is false, read `pad` (zero
     if absent); their offsets may be anything.
+
+    With `run`, the lanes of each aligned group of so many read neighbours: lane
+    l the element at offsets[l] + l % run. A group has one offset, a multiple of
+    `run`, and one value of `mask`, and `valid` is a multiple of `run`.
+    C1: run is a power of two that divides the lanes.
   }];
   let arguments = (ins Arg<Tile_BufferType, "", [MemRead]>:$buffer, Tile_Offsets:$offsets,
                        Optional<Index>:$valid, Optional<Tile_Mask>:$mask,
-                       Optional<AnyType>:$pad);
+                       Optional<AnyType>:$pad, OptionalAttr<I64Attr>:$run);
   let results = (outs Tile_Vector:$result);
   let assemblyFormat = [{
     $buffer `[` $offsets `]` (`valid` $valid^)? (`mask` $mask^)? (`pad` $pad^)? attr-dict
@@ -174,7 +179,7 @@ def Tile_GatherOp : Tile_Op<"gather", [AttrSizedOperandSegments,
   let builders = [OpBuilder<(ins "::mlir::Type":$result, "::mlir::Value":$buffer,
                                  "::mlir::Value":$offsets), [{
     build($_builder, $_state, result, buffer, offsets, ::mlir::Value(),
-          ::mlir::Value(), ::mlir::Value());
+          ::mlir::Value(), ::mlir::Value(), ::mlir::IntegerAttr());
   }]>];
   let hasVerifier = 1;
 }
@@ -286,6 +291,15 @@ def Tile_ScratchOp : Tile_Op<"scratch", [Pure]> {
   let arguments = (ins Index:$bytes);
   let results = (outs Tile_BufferType:$buffer);
   let assemblyFormat = "`[` $bytes `]` attr-dict `:` qualified(type($buffer))";
+}
+
+def Tile_LaneGroupsOp : Tile_Op<"lane_groups", [Pure]> {
+  let summary = "The number of each lane's aligned group: lane / size";
+  let description = "C1: size is a power of two that divides the lanes.";
+  let arguments = (ins I64Attr:$size);
+  let results = (outs Tile_Offsets:$result);
+  let assemblyFormat = "$size attr-dict `:` type($result)";
+  let hasVerifier = 1;
 }
 
 def Tile_PageOffsetOp : Tile_Op<"page_offset", [Pure]> {

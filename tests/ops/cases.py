@@ -18,6 +18,7 @@ import sys
 # Each adds its cases to the list, in this order.
 import elementwise_cases  # noqa: F401
 import movement_cases  # noqa: F401
+import short_row_cases  # noqa: F401
 import reduction_cases  # noqa: F401
 import shared_column_cases  # noqa: F401
 import block_column_cases  # noqa: F401

@@ -2,6 +2,7 @@
 #include "codegen/lower/common/TileLowering.h"
 
 #include "mlir/Dialect/UB/IR/UBOps.h"
+#include "llvm/Analysis/VectorUtils.h"
 #include "llvm/IR/MDBuilder.h"
 
 using namespace mlir;
@@ -78,7 +79,9 @@ LogicalResult TileLowering::operation(Operation &op) {
             Parts &p = parts(operand);
             operands.push_back(p[p.size() == count ? part : 0]);
           }
-          llvm::Value *value = elementwise(&op, operands);
+          llvm::Value *value = ofSharedLanes(&op, operands);
+          if (!value)
+            value = elementwise(&op, operands);
           if (!value)
             return op.emitOpError("has no lowering from the tile level");
           result.push_back(value);
@@ -86,6 +89,36 @@ LogicalResult TileLowering::operation(Operation &op) {
         set(op.getResult(0), std::move(result));
         return success();
       });
+}
+
+// LLVM does not move what may trap, or takes several instructions, out of the
+// lanes itself.
+llvm::Value *
+TileLowering::ofSharedLanes(Operation *op,
+                            llvm::MutableArrayRef<llvm::Value *> operands) {
+  if (!hasGroups)
+    return nullptr;
+  auto shared = [](llvm::Value *value) {
+    return value->getType()->isVectorTy() ? llvm::getSplatValue(value) : value;
+  };
+  if (isa<arith::SelectOp>(op)) {
+    if (llvm::Value *condition = shared(operands[0]))
+      operands[0] = condition;
+    return nullptr;
+  }
+  auto type = dyn_cast<VectorType>(op->getResult(0).getType());
+  if (!type || isa<FloatType>(getElementTypeOrSelf(op->getOperand(0))))
+    return nullptr;
+  if (isa<FloatType>(type.getElementType()))
+    return nullptr;
+  llvm::SmallVector<llvm::Value *, 3> scalars;
+  for (llvm::Value *operand : operands)
+    scalars.push_back(shared(operand));
+  if (llvm::is_contained(scalars, nullptr))
+    return nullptr;
+  llvm::Value *value = elementwise(op, scalars);
+  auto *part = llvm::dyn_cast<llvm::FixedVectorType>(operands[0]->getType());
+  return value && part ? splat(value, part->getNumElements()) : nullptr;
 }
 
 // Loops are emitted with their test at the end and a guard before them: what is

@@ -86,6 +86,11 @@ protected:
   /// One part of an elementwise operation, or null if the op is not one.
   llvm::Value *elementwise(mlir::Operation *op,
                            llvm::ArrayRef<llvm::Value *> operands);
+  /// One part of an operation on indices whose operands have one value in all
+  /// lanes of it: computed once. Null: it is not such. The condition of a
+  /// select becomes a scalar where it is.
+  llvm::Value *ofSharedLanes(mlir::Operation *op,
+                             llvm::MutableArrayRef<llvm::Value *> operands);
   llvm::Value *integer(mlir::Operation *op,
                        llvm::ArrayRef<llvm::Value *> operands);
   llvm::Value *floating(mlir::Operation *op,
@@ -138,6 +143,8 @@ protected:
   llvm::IRBuilder<> b;
   llvm::DenseMap<mlir::Value, Parts> values;
   llvm::DenseMap<mlir::Value, BufferRef> buffers;
+  /// The function numbers groups of lanes (tile.lane_groups).
+  bool hasGroups = false;
   llvm::Function *fn = nullptr;
   llvm::BasicBlock *entry = nullptr;
   llvm::Value *programId = nullptr; // i64

@@ -40,6 +40,22 @@ llvm::Value *GpuLowering::elements(unsigned part) {
                      step(width, b.getInt64Ty()));
 }
 
+void GpuLowering::laneGroups(tile::LaneGroupsOp op) {
+  hasGroups = true;
+  Parts p;
+  for (unsigned i = 0, n = partTypes(op.getType()).size(); i < n; ++i) {
+    // A thread's access is one group: what is computed of its number stays a
+    // scalar.
+    if (op.getSize() == width)
+      p.push_back(
+          splat(b.CreateAdd(thread, b.getInt64(uint64_t(i) * threads)), width));
+    else
+      p.push_back(
+          b.CreateUDiv(elements(i), splat(b.getInt64(op.getSize()), width)));
+  }
+  set(op.getResult(), p);
+}
+
 llvm::Value *GpuLowering::unpack(llvm::Value *halves) {
   unsigned lanes = laneCount(halves->getType());
   llvm::Type *words = llvm::FixedVectorType::get(b.getInt32Ty(), lanes / 2);
@@ -300,7 +316,11 @@ LogicalResult GpuLowering::tileOp(Operation &op) {
       .Case([&](tile::GatherOp op) {
         return gather(op.getBuffer(), op.getResult(),
                       Parts(parts(op.getOffsets())), op.getValid(),
-                      op.getMask(), op.getPad());
+                      op.getMask(), op.getPad(), op.getRun().value_or(1));
+      })
+      .Case([&](tile::LaneGroupsOp op) {
+        laneGroups(op);
+        return success();
       })
       .Case([&](tile::LoadStridedOp op) {
         Parts offsets;

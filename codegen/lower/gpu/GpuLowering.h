@@ -60,6 +60,8 @@ private:
   void boundCtas(tile::FuncOp func);
   /// Number of this thread's first element in a part, i64.
   llvm::Value *firstElement(unsigned part);
+  /// Numbers of the aligned groups of lanes that this thread's elements are in.
+  void laneGroups(tile::LaneGroupsOp op);
   /// Numbers of this thread's elements in a part, <width x i64>.
   llvm::Value *elements(unsigned part);
   mlir::LogicalResult reduction(mlir::vector::ReductionOp op);
@@ -148,7 +150,7 @@ private:
   mlir::LogicalResult gather(mlir::Value bufferValue, mlir::Value result,
                              llvm::ArrayRef<llvm::Value *> offsets,
                              mlir::Value valid, mlir::Value mask,
-                             mlir::Value pad);
+                             mlir::Value pad, unsigned run = 1);
   mlir::LogicalResult scatter(tile::ScatterOp op);
   mlir::LogicalResult loadRows(tile::LoadRowsOp op);
   mlir::LogicalResult storeRows(tile::StoreRowsOp op);

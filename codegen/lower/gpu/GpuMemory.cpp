@@ -317,7 +317,8 @@ LogicalResult GpuLowering::store(tile::StoreOp op) {
 
 LogicalResult GpuLowering::gather(Value bufferValue, Value result,
                                   llvm::ArrayRef<llvm::Value *> offsets,
-                                  Value valid, Value mask, Value pad) {
+                                  Value valid, Value mask, Value pad,
+                                  unsigned run) {
   auto ref = buffer(bufferValue);
   if (failed(ref))
     return failure();
@@ -332,15 +333,37 @@ LogicalResult GpuLowering::gather(Value bufferValue, Value result,
           b.CreateICmpSLT(elements(p), splat(scalar(valid), width));
       take = take ? b.CreateAnd(take, inside) : inside;
     }
-    llvm::Value *value =
-        llvm::PoisonValue::get(llvm::FixedVectorType::get(ref->memory, width));
+    auto *type = llvm::FixedVectorType::get(ref->memory, width);
+    if (run > 1 && run % width == 0) {
+      auto read = [&, p = p, lanes = lanes]() -> llvm::Value * {
+        llvm::Value *first = b.CreateExtractElement(lanes, uint64_t(0));
+        if (run > width)
+          first = b.CreateAdd(
+              first, b.CreateAnd(firstElement(p), b.getInt64(run - 1)));
+        return tag(
+            b.CreateAlignedLoad(type, address(*ref, first),
+                                accessAlign({}, ref->bytes, width, width)),
+            *ref);
+      };
+      llvm::Value *value = take
+                               ? when(b.CreateExtractElement(take, uint64_t(0)),
+                                      splatLike(padding, type), read)
+                               : read();
+      values.push_back(truth ? fromMemory(value) : value);
+      continue;
+    }
+    llvm::Value *offsetsOfLanes = lanes;
+    if (run > 1)
+      offsetsOfLanes = b.CreateAdd(
+          lanes, b.CreateAnd(elements(p), splat(b.getInt64(run - 1), width)));
+    llvm::Value *value = llvm::PoisonValue::get(type);
     for (unsigned j = 0; j < width; ++j) {
       auto read = [&]() -> llvm::Value * {
-        return tag(
-            b.CreateAlignedLoad(ref->memory,
-                                address(*ref, b.CreateExtractElement(lanes, j)),
-                                llvm::Align(ref->bytes)),
-            *ref);
+        return tag(b.CreateAlignedLoad(
+                       ref->memory,
+                       address(*ref, b.CreateExtractElement(offsetsOfLanes, j)),
+                       llvm::Align(ref->bytes)),
+                   *ref);
       };
       llvm::Value *lane =
           take ? when(b.CreateExtractElement(take, j), padding, read) : read();

@@ -345,6 +345,20 @@ ElementEmitter::Flat ElementEmitter::flatten(Type tensorType,
   Value base = constant(0), laneStride;
   bool perLane = llvm::any_of(
       coord.dims, [](const LaneIndex &index) { return bool(index.perLane); });
+  if (perLane && laneRun > 1) {
+    LaneIndex offset{constant(0), 0, {}, 0};
+    for (size_t i = dims.size(); i-- > 0; stride = stride * dims[i])
+      offset = addIndex(offset, scaleIndex(coord.dims[i], stride, coord.lanes),
+                        coord.lanes);
+    if (!offset.runs)
+      return {base, laneStride, toVector(offset, coord.lanes)};
+    auto type = VectorType::get(coord.lanes, builder.getIndexType());
+    Value first = arith::MulIOp::create(
+        builder, location, offset.runs,
+        vector::BroadcastOp::create(builder, location, type,
+                                    constant(offset.run)));
+    return {base, laneStride, first, false, offset.run};
+  }
   bool contiguous = false;
   size_t leading = 0;
   Value position;
@@ -376,6 +390,14 @@ ElementEmitter::Flat ElementEmitter::flatten(Type tensorType,
     stride = stride * dims[i];
   }
   return {base, laneStride, sum.perLane, contiguous};
+}
+
+Value ElementEmitter::perLaneOffsets(const Flat &flat, int64_t lanes) {
+  auto type = VectorType::get(lanes, builder.getIndexType());
+  Value inside = arith::RemUIOp::create(
+      builder, location, laneNumbers(lanes),
+      vector::BroadcastOp::create(builder, location, type, constant(flat.run)));
+  return arith::AddIOp::create(builder, location, flat.perLane, inside);
 }
 
 Value ElementEmitter::load(Value buffer, Type tensorType, const Coord &coord) {
@@ -412,8 +434,12 @@ Value ElementEmitter::load(Value buffer, Type tensorType, const Coord &coord) {
                     builder, location,
                     VectorType::get(coord.lanes, builder.getIndexType()),
                     flat.laneStride ? flat.laneStride : constant(0))));
+      if (flat.run > 1 && coord.mask && coord.maskSharedBy < flat.run)
+        flat = {flat.base, flat.laneStride, perLaneOffsets(flat, coord.lanes)};
       auto gather =
           tile::GatherOp::create(builder, location, type, buffer, flat.perLane);
+      if (flat.run > 1)
+        gather.setRun(flat.run);
       if (coord.valid)
         gather.getValidMutable().assign(coord.valid);
       if (coord.mask)
@@ -475,6 +501,8 @@ void ElementEmitter::store(Value value, Value buffer, Type tensorType,
                           coord.lanes ? coord.valid : Value(), 0, nontemporal);
     return;
   }
+  if (flat.run > 1)
+    flat.perLane = perLaneOffsets(flat, coord.lanes);
   if (!flat.perLane) {
     auto type = VectorType::get(coord.lanes, builder.getIndexType());
     flat.perLane = arith::AddIOp::create(

@@ -106,6 +106,11 @@ public:
   /// Scalar to vector; a vector stays.
   mlir::Value widen(mlir::Value value, int64_t lanes);
 
+  /// Positions of tiles are split into dims for aligned groups of so many lanes
+  /// at a time, whose lanes are neighbours in the last dim, where all sizes
+  /// allow it: an index is computed and an operand is read once a group.
+  int64_t laneRun = 1;
+
   /// The index of every lane: vector<lanes x index>.
   mlir::Value lanePositions(const LaneIndex &index, int64_t lanes) {
     return toVector(index, lanes);
@@ -170,8 +175,13 @@ private:
     mlir::Value laneStride; ///< null: uniform
     mlir::Value perLane;    ///< set: overrides
     bool contiguous = false;
+    /// Where perLane has the offset of the first lane of each aligned group of
+    /// so many, whose others are its neighbours.
+    int64_t run = 1;
   };
   Flat flatten(mlir::Type tensorType, const Coord &coord);
+  /// The offset of every lane, of offsets of groups.
+  mlir::Value perLaneOffsets(const Flat &flat, int64_t lanes);
   /// How many of the leading dims have indices that `delinearize` cut from one
   /// position, which is then their row-major position: no need to compute it
   /// from them. 0 if fewer than two dims.
@@ -182,6 +192,19 @@ private:
   LaneIndex addIndex(const LaneIndex &a, const LaneIndex &b, int64_t lanes);
   LaneIndex scaleIndex(const LaneIndex &a, ts::Dim factor, int64_t lanes);
   LaneIndex offsetIndex(const LaneIndex &a, ts::Dim offset, int64_t lanes);
+  /// The lanes of how large an aligned group have one such index.
+  int64_t sharedBy(const LaneIndex &index) const {
+    return index.isUniform() ? laneRun : index.perLane ? index.sharedBy : 1;
+  }
+  /// `index` / `run`, of an index that `run` divides.
+  mlir::Value dividedByRun(const LaneIndex &index, int64_t run, int64_t lanes);
+  /// `index` with `runs` (LaneIndex::runs), if it has such.
+  LaneIndex withRuns(const LaneIndex &index, int64_t lanes);
+  LaneIndex runsIndex(mlir::Value runs, int64_t run, int64_t lanes);
+  /// vector<lanes x i1>: index < extent, and the lanes of how large an aligned
+  /// group have one such condition.
+  std::pair<mlir::Value, int64_t> below(const LaneIndex &index, ts::Dim extent,
+                                        int64_t lanes);
   mlir::Value ifElse(mlir::Value condition,
                      llvm::function_ref<mlir::Value()> onTrue,
                      llvm::function_ref<mlir::Value()> onFalse);

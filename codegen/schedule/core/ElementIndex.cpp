@@ -242,13 +242,81 @@ Value ElementEmitter::toVector(const LaneIndex &index, int64_t lanes) {
   return arith::AddIOp::create(builder, location, start, steps);
 }
 
+Value ElementEmitter::dividedByRun(const LaneIndex &index, int64_t run,
+                                   int64_t lanes) {
+  auto type = VectorType::get(lanes, builder.getIndexType());
+  if (index.perLane)
+    return arith::DivSIOp::create(
+        builder, location, index.perLane,
+        vector::BroadcastOp::create(builder, location, type, constant(run)));
+  std::optional<int64_t> number = asNumber(index.start);
+  Value part = number ? constant(*number / run)
+                      : Value(arith::DivSIOp::create(
+                            builder, location, index.start, constant(run)));
+  return vector::BroadcastOp::create(builder, location, type, part);
+}
+
+LaneIndex ElementEmitter::runsIndex(Value runs, int64_t run, int64_t lanes) {
+  auto type = VectorType::get(lanes, builder.getIndexType());
+  auto number = [&](int64_t value) {
+    return vector::BroadcastOp::create(builder, location, type,
+                                       constant(value));
+  };
+  Value inside = arith::RemUIOp::create(builder, location, laneNumbers(lanes),
+                                        number(run));
+  Value all = arith::AddIOp::create(
+      builder, location,
+      arith::MulIOp::create(builder, location, runs, number(run)), inside);
+  return {{}, 0, all, 1, runs, static_cast<int32_t>(run)};
+}
+
+LaneIndex ElementEmitter::withRuns(const LaneIndex &index, int64_t lanes) {
+  if (index.runs || index.perLane || index.step != 1 || laneRun <= 1 ||
+      index.multipleOf % laneRun || lanes % laneRun)
+    return index;
+  auto type = VectorType::get(lanes, builder.getIndexType());
+  Value groups = tile::LaneGroupsOp::create(builder, location, type,
+                                            static_cast<uint64_t>(laneRun));
+  LaneIndex first{index.start, 0, {}, index.multipleOf};
+  Value runs = arith::AddIOp::create(
+      builder, location, dividedByRun(first, laneRun, lanes), groups);
+  return runsIndex(runs, laneRun, lanes);
+}
+
+std::pair<Value, int64_t> ElementEmitter::below(const LaneIndex &index,
+                                                Dim extent, int64_t lanes) {
+  auto type = VectorType::get(lanes, builder.getIndexType());
+  auto less = [&](Value value, Value end) -> Value {
+    return arith::CmpIOp::create(
+        builder, location, arith::CmpIPredicate::ult, value,
+        vector::BroadcastOp::create(builder, location, type, end));
+  };
+  std::optional<int64_t> number = extent.asConstant();
+  if (index.runs && number && *number % index.run == 0)
+    return {less(index.runs, constant(*number / index.run)), index.run};
+  return {less(toVector(index, lanes), size(extent)), sharedBy(index)};
+}
+
 LaneIndex ElementEmitter::addIndex(const LaneIndex &a, const LaneIndex &b,
                                    int64_t lanes) {
-  if (a.perLane || b.perLane)
-    return {{},
-            0,
-            arith::AddIOp::create(builder, location, toVector(a, lanes),
-                                  toVector(b, lanes))};
+  if (a.perLane || b.perLane) {
+    LaneIndex sum{{},
+                  0,
+                  arith::AddIOp::create(builder, location, toVector(a, lanes),
+                                        toVector(b, lanes)),
+                  std::gcd(a.multipleOf, b.multipleOf),
+                  {},
+                  1,
+                  static_cast<int32_t>(std::min(sharedBy(a), sharedBy(b)))};
+    const LaneIndex &with = a.runs ? a : b, &other = a.runs ? b : a;
+    if (with.runs && !other.runs && sharedBy(other) >= with.run &&
+        asNumber(other.start).value_or(other.multipleOf) % with.run == 0) {
+      sum.run = with.run;
+      sum.runs = arith::AddIOp::create(builder, location, with.runs,
+                                       dividedByRun(other, with.run, lanes));
+    }
+    return sum;
+  }
   return {add(a.start, b.start),
           a.step + b.step,
           {},
@@ -258,18 +326,26 @@ LaneIndex ElementEmitter::addIndex(const LaneIndex &a, const LaneIndex &b,
 LaneIndex ElementEmitter::scaleIndex(const LaneIndex &a, Dim factor,
                                      int64_t lanes) {
   std::optional<int64_t> number = factor.asConstant();
+  if (a.runs && number == 1)
+    return a;
   if (!a.perLane && (a.step == 0 || number))
     return {mul(a.start, size(factor)),
             a.step * number.value_or(0),
             {},
             number ? a.multipleOf * std::max<int64_t>(1, std::abs(*number))
-                   : 1};
+            : laneRun > 1
+                ? a.multipleOf * std::max<int64_t>(1, factor.knownDivisor())
+                : 1};
   auto type = VectorType::get(lanes, builder.getIndexType());
   return {{},
           0,
           arith::MulIOp::create(builder, location, toVector(a, lanes),
                                 vector::BroadcastOp::create(
-                                    builder, location, type, size(factor)))};
+                                    builder, location, type, size(factor))),
+          a.multipleOf * std::max<int64_t>(1, factor.knownDivisor()),
+          {},
+          1,
+          static_cast<int32_t>(sharedBy(a))};
 }
 
 LaneIndex ElementEmitter::offsetIndex(const LaneIndex &a, Dim offset,
@@ -296,7 +372,7 @@ SmallVector<LaneIndex> ElementEmitter::split(const LaneIndex &position,
   std::optional<int64_t> elements = all.asConstant();
   bool isNarrow =
       elements && *elements <= std::numeric_limits<int32_t>::max() - lanes;
-  LaneIndex rest = position;
+  LaneIndex rest = withRuns(position, lanes);
   for (size_t i = dims.size(); i-- > 0;) {
     bool outermost =
         llvm::all_of(dims.take_front(i), [](Dim d) { return d.isConstant(1); });
@@ -326,12 +402,25 @@ SmallVector<LaneIndex> ElementEmitter::split(const LaneIndex &position,
       continue;
     }
     auto type = VectorType::get(lanes, builder.getIndexType());
+    if (rest.runs && number && *number % rest.run == 0) {
+      Value by = vector::BroadcastOp::create(builder, location, type,
+                                             constant(*number / rest.run));
+      result[i] =
+          runsIndex(arith::RemUIOp::create(builder, location, rest.runs, by),
+                    rest.run, lanes);
+      rest = {
+          {},      0,  arith::DivUIOp::create(builder, location, rest.runs, by),
+          1,       {}, 1,
+          rest.run};
+      continue;
+    }
     Value all = toVector(rest, lanes);
     Value by = vector::BroadcastOp::create(builder, location, type, extent);
+    int64_t shared = sharedBy(rest);
     auto divided = [&](Value value) -> LaneIndex {
       if (isNarrow)
         value = arith::IndexCastUIOp::create(builder, location, type, value);
-      return {{}, 0, value};
+      return {{}, 0, value, 1, {}, 1, static_cast<int32_t>(shared)};
     };
     if (isNarrow) {
       auto narrow = VectorType::get(lanes, builder.getI32Type());

@@ -153,6 +153,7 @@ Value ElementEmitter::emitPad(ts::PadOp op, const Coord &coord) {
                    high = ts::dimsOf(op.getHigh());
   Coord inner = coord;
   Value uniform, varying; // conditions that an element lies in the input
+  int64_t sharedBy = laneRun; // lanes with one value of `varying`
   auto both = [&](Value a, Value b) -> Value {
     return a ? Value(arith::AndIOp::create(builder, location, a, b)) : b;
   };
@@ -218,12 +219,9 @@ Value ElementEmitter::emitPad(ts::PadOp op, const Coord &coord) {
       uniform = both(uniform, arith::CmpIOp::create(builder, location, inside,
                                                     index.start, extent));
     } else {
-      auto type = VectorType::get(coord.lanes, builder.getIndexType());
-      varying = both(
-          varying,
-          arith::CmpIOp::create(
-              builder, location, inside, toVector(index, coord.lanes),
-              vector::BroadcastOp::create(builder, location, type, extent)));
+      auto [condition, shared] = below(index, dims[i], coord.lanes);
+      varying = both(varying, condition);
+      sharedBy = std::min(sharedBy, shared);
     }
   }
   if (op.getMode() != ts::PadMode::constant)
@@ -235,9 +233,10 @@ Value ElementEmitter::emitPad(ts::PadOp op, const Coord &coord) {
   auto read = [&]() -> Value {
     if (!varying)
       return emit(op.getInput(), inner);
-    inner.mask = inner.mask ? Value(arith::AndIOp::create(builder, location,
-                                                          inner.mask, varying))
-                            : varying;
+    inner.restrict(inner.mask ? Value(arith::AndIOp::create(
+                                    builder, location, inner.mask, varying))
+                              : varying,
+                   sharedBy);
     Value value = emit(op.getInput(), inner);
     Value outside = value ? padding() : Value();
     if (!outside)
@@ -249,7 +248,7 @@ Value ElementEmitter::emitPad(ts::PadOp op, const Coord &coord) {
 
 Value ElementEmitter::emitConcat(ts::ConcatOp op, const Coord &coord) {
   unsigned axis = op.getDim();
-  LaneIndex index = coord.dims[axis];
+  LaneIndex index = withRuns(coord.dims[axis], coord.lanes);
   Dim zero = Dim::constant(op.getContext(), 0);
   SmallVector<Dim> begins{zero};
   for (Value input : op.getInputs())
@@ -285,15 +284,12 @@ Value ElementEmitter::emitConcat(ts::ConcatOp op, const Coord &coord) {
   Value result;
   for (unsigned i = op.getInputs().size(); i-- > 0;) {
     Coord inner = shifted(i);
-    auto type = VectorType::get(coord.lanes, builder.getIndexType());
-    Value all = toVector(inner.dims[axis], coord.lanes);
-    Value extent = vector::BroadcastOp::create(
-        builder, location, type, size(ts::dimOf(op.getInputs()[i], axis)));
-    Value inside = arith::CmpIOp::create(
-        builder, location, arith::CmpIPredicate::ult, all, extent);
-    inner.mask = coord.mask ? Value(arith::AndIOp::create(builder, location,
-                                                          coord.mask, inside))
-                            : inside;
+    auto [inside, shared] = below(
+        inner.dims[axis], ts::dimOf(op.getInputs()[i], axis), coord.lanes);
+    inner.restrict(coord.mask ? Value(arith::AndIOp::create(builder, location,
+                                                            coord.mask, inside))
+                              : inside,
+                   shared);
     Value mine = emit(op.getInputs()[i], inner);
     if (!mine)
       return {};
@@ -403,8 +399,13 @@ Value ElementEmitter::emitGather(ts::GatherOp op, const Coord &coord) {
   Coord inner = coord;
   Dim extent = ts::dimOf(op.getInput(), axis);
   inner.dims.erase(inner.dims.begin() + axis, inner.dims.begin() + axis + rank);
-  inner.dims.insert(inner.dims.begin() + axis,
-                    checkedIndex(value, coord.lanes, extent, coord));
+  LaneIndex index = checkedIndex(value, coord.lanes, extent, coord);
+  if (index.perLane) {
+    index.sharedBy = laneRun;
+    for (const LaneIndex &of : at.dims)
+      index.sharedBy = std::min<int64_t>(index.sharedBy, sharedBy(of));
+  }
+  inner.dims.insert(inner.dims.begin() + axis, index);
   return readAtIndex(*this, op.getInput(), inner, extent);
 }
 

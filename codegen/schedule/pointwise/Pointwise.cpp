@@ -483,6 +483,11 @@ LogicalResult buildPointwise(BuildContext &context) {
     if (failed(config))
       return failure();
     OwningOpRef<ts::KernelOp> joined = withJoinedDims(kernel);
+    // A thread's access is a run of neighbours.
+    if (config->across && config->access > 1 &&
+        llvm::isPowerOf2_64(config->access) &&
+        config->lanes % config->access == 0)
+      context.emitter.laneRun = config->access;
     return PointwiseBuilder(context, joined ? *joined : kernel, *config,
                             config->across, /*beside=*/1)
         .build();

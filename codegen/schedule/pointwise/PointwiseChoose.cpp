@@ -6,6 +6,7 @@
 #include "codegen/schedule/core/ShallowProduct.h"
 #include "codegen/schedule/pointwise/Pointwise.h"
 #include "codegen/schedule/pointwise/PointwiseDims.h"
+#include "codegen/schedule/reduce/ReduceCluster.h"
 #include "ir/config/PointwiseConfig.h"
 
 using namespace mlir;
@@ -124,17 +125,60 @@ static unsigned laneDim(ts::KernelOp kernel, const TargetDesc &target,
   return lane;
 }
 
+/// Whether neighbours of a row are read from neighbours in memory, wherever it
+/// lies: whatever moves elements leaves the innermost dim as it is.
+static bool readsNeighbours(ts::KernelOp kernel) {
+  return llvm::all_of(
+      kernel.getBody().front().without_terminator(), [](Operation &op) {
+        return llvm::TypeSwitch<Operation *, bool>(&op)
+            .Case([](ts::TransposeOp o) {
+              return o.getPermutation().back() + 1 ==
+                     static_cast<int64_t>(o.getPermutation().size());
+            })
+            .Case([](ts::SliceOp o) {
+              return o.getSteps().empty() || o.getSteps().back() == 1;
+            })
+            .Case([](ts::PadOp o) {
+              return o.getMode() == ts::PadMode::constant;
+            })
+            .Case([](ts::GatherOp o) {
+              return static_cast<int64_t>(o.getDim()) + 1 <
+                     ts::rankOf(o.getInput());
+            })
+            .Case<ts::GatherElementsOp, ts::GatherNdOp, ts::DotOp>(
+                [](auto) { return false; })
+            .Default([](Operation *) { return true; });
+      });
+}
+
+/// Elements of a row, neighbours in it, that a thread of a GPU computes
+/// together, so that it finds their place once and reads each operand once: an
+/// access of the widest element. 1: rows are not whole runs of that.
+static int64_t runOfThread(ts::KernelOp kernel, Dim row) {
+  constexpr int64_t access = 16;
+  int64_t run = access / widestBytes(kernel);
+  std::optional<int64_t> length = row.asConstant();
+  return run > 1 && length && *length > 0 && *length % run == 0 &&
+                 readsNeighbours(kernel)
+             ? run
+             : 1;
+}
+
 /// Of lanes across short rows each has a place of its own: what neighbours read
 /// lies together where they are those of a warp. An element a thread, where
-/// there are few; else four at once (of products, each of many reads, two), a
-/// word of them a store.
+/// there are few; else a run, or where rows have none four at once (of
+/// products, each of many reads, two), a word of them a store.
 static void tileAcross(ts::KernelOp kernel, const TargetDesc &target,
-                       int64_t length, config::PointwiseGpuConfig &config) {
+                       int64_t length, int64_t run,
+                       config::PointwiseGpuConfig &config) {
   constexpr int64_t word = 4, threadsOfCore = 2048;
   int64_t several = kernel.getHero() == ts::Hero::matmul ? 2 : 4;
   config.lanes = config.block = config.threads = 256;
   config.access = 1;
-  if (length > threadsOfCore * int64_t(target.cores)) {
+  if (length > threadsOfCore * int64_t(target.cores) && run > 1) {
+    config.lanes = config.block = run * config.lanes;
+    config.access = run;
+  } else if (length > threadsOfCore * int64_t(target.cores)) {
     config.lanes = config.block = several * config.lanes;
     int64_t bytes = ts::elementBytes(ts::elementTypeOf(kernel.getResult(0)));
     config.access = std::max<int64_t>(1, word / std::max<int64_t>(1, bytes));
@@ -175,8 +219,12 @@ LogicalResult choosePointwise(ts::KernelOp kernel, const TargetDesc &target,
   bool named = target.simt && kernel.getHero() == ts::Hero::gather &&
                !kernel.getBody().getOps<ts::GatherOp>().empty() &&
                !(lane > 0 && representative(dims[lane]) <= shortRow);
-  bool across = target.simt && !flat && !named && lane > 0 &&
-                representative(dims[lane]) <= shortRow;
+  constexpr int64_t shortRowOfRuns = 256;
+  int64_t threadRun =
+      target.simt && !dims.empty() ? runOfThread(kernel, dims[lane]) : 1;
+  bool across =
+      target.simt && !flat && !named && lane > 0 &&
+      representative(dims[lane]) <= (threadRun > 1 ? shortRowOfRuns : shortRow);
   Dim run =
       flat || across || dims.empty() ? product(context, dims) : dims[lane];
   int64_t length = representative(run);
@@ -194,7 +242,7 @@ LogicalResult choosePointwise(ts::KernelOp kernel, const TargetDesc &target,
     knobs.tune(config, block);
   }
   if (across) {
-    tileAcross(kernel, target, length, config);
+    tileAcross(kernel, target, length, threadRun, config);
   } else if (target.simt) {
     // A tile is spread over the threads of a block, one access of 16 bytes each
     // (bytes in flight count, and blocks give them best).
