@@ -25,7 +25,7 @@ struct TargetRequest {
   std::string_view variant;
   /// `--isa`: instruction sets, best first; empty: all that the target has.
   std::vector<std::string> isas;
-  /// `--float32-products`: how many bf16 a float32 may be split into; 0: none.
+  /// `--float32-matmul`: how many bf16 a float32 may be split into; 0: none.
   int64_t floatParts = 0;
   /// `--deterministic`.
   bool deterministic = false;
@@ -76,7 +76,7 @@ public:
     return target.isa == isa;
   }
 
-  /// Libraries whose products may run in place of kernels, best first
+  /// Libraries whose matmuls may run in place of kernels, best first
   /// (--vendor). The driver of the same name opens them.
   virtual std::span<const VendorLibrary> vendorLibraries() const { return {}; }
 

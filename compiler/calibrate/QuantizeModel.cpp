@@ -354,7 +354,7 @@ Expected<int> Quantizer::compileTo(const std::string &output,
   return fd;
 }
 
-/// The compiler's own pass, which also sees products that other operators
+/// The compiler's own pass, which also sees matmuls that other operators
 /// become.
 Expected<int> Quantizer::weightsOnlyArtefact(const std::string &output) {
   if (!options.keep.empty())
@@ -433,7 +433,7 @@ Expected<int> Quantizer::run(const std::string &output) {
 }
 
 Error Quantizer::noLayers() const {
-  std::string text = "has no product that integers can compute";
+  std::string text = "has no matmul that integers can compute";
   for (const KeptNode &node : llvm::ArrayRef(report.kept).take_front(5))
     text += cat("\n  ", node.name, ": ", node.why);
   return userError(text, input.path.empty() ? "the model" : input.path,

@@ -58,10 +58,10 @@ Status checkPhaseName(std::string_view option, const std::string &value) {
                        (isStart ? "" : ", or a pass (knapper compile --help)"));
 }
 
-/// Of bf16, that products of float32 may be made of; 0: they stay float32.
+/// Of bf16, that matmuls of float32 may be made of; 0: they stay float32.
 int64_t partsOfFloat32(const Options &options) {
-  return options.float32Products == "bf16x6"   ? 3
-         : options.float32Products == "bf16x3" ? 2
+  return options.float32Matmul == "bf16x6"   ? 3
+         : options.float32Matmul == "bf16x3" ? 2
                                                : 0;
 }
 

@@ -328,7 +328,7 @@ std::span<const Phase> phases() {
   static const Phase table[] = {
       {"import", L::none, L::tensor, "front end", import},
       {"simplify", L::tensor, L::tensor,
-       "algebra, composites, merged products, layout, dtype", simplifyPasses()},
+       "algebra, composites, merged matmuls, layout, dtype", simplifyPasses()},
       {"fuse", L::tensor, L::kernel,
        "regions that become one launch, in an order that keeps memory low",
        fuse},

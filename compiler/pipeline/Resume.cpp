@@ -199,12 +199,12 @@ Status Resume::takeUserKernelOf(UniqueKernel &unique, StringRef name) {
 Status Resume::takeVendorOf(UniqueKernel &unique, StringRef library) {
   for (VendorLibrary known : state.target->vendorLibraries())
     if (name(known) == std::string_view(library)) {
-      VendorMatch match = matchVendorProduct(unique.kernel, known);
-      if (!match.product)
+      VendorMatch match = matchVendorMatmul(unique.kernel, known);
+      if (!match.matmul)
         return refuse(cat("kernel ", unique.signature, " cannot be ",
                           library.str(), "'s: ", match.why));
       unique.vendorOffers = {{library.str(), true, "by the dump"}};
-      return takeVendor(unique, std::move(*match.product),
+      return takeVendor(unique, std::move(*match.matmul),
                         state.targets.front());
     }
   return refuse(cat("kernel ", unique.signature, " is of '", library.str(),

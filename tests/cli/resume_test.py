@@ -24,7 +24,7 @@ STEPS = {
 
 def network(path):
     """y = softmax(tanh(x w + 1) v): packed weights, several kernels, two of
-    them products that differ in which operand is constant."""
+    them matmuls that differ in which operand is constant."""
     rng = np.random.default_rng(3)
     w = rng.standard_normal((32, 32)).astype(np.float32)
     graph = helper.make_graph(

@@ -3,7 +3,7 @@
 #include "codegen/schedule/core/ElementEmitter.h"
 #include "codegen/schedule/core/LaneLoops.h"
 #include "codegen/schedule/core/Schedules.h"
-#include "codegen/schedule/core/ShallowProduct.h"
+#include "codegen/schedule/core/ShallowMatmul.h"
 #include "codegen/schedule/pointwise/Pointwise.h"
 #include "codegen/schedule/pointwise/PointwiseDims.h"
 #include "ir/config/PointwiseConfig.h"
@@ -126,7 +126,7 @@ static unsigned laneDim(ts::KernelOp kernel, const TargetDesc &target,
 
 /// Of lanes across short rows each has a place of its own: what neighbours read
 /// lies together where they are those of a warp. An element a thread, where
-/// there are few; else four at once (of products, each of many reads, two), a
+/// there are few; else four at once (of matmuls, each of many reads, two), a
 /// word of them a store.
 static void tileAcross(ts::KernelOp kernel, const TargetDesc &target,
                        int64_t length, config::PointwiseGpuConfig &config) {
@@ -158,7 +158,7 @@ static int64_t rowsOfProgram(Dim dim, int64_t length, int64_t beside) {
 LogicalResult choosePointwise(ts::KernelOp kernel, const TargetDesc &target,
                               Knobs &knobs,
                               SmallVectorImpl<Schedule> &schedules) {
-  if (kernel.getHero() == ts::Hero::matmul && !isShallowProduct(kernel, target))
+  if (kernel.getHero() == ts::Hero::matmul && !isShallowMatmul(kernel, target))
     return success();
   OwningOpRef<ts::KernelOp> joined;
   if (target.simt && (joined = withJoinedDims(kernel)))

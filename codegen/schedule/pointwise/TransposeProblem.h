@@ -13,6 +13,6 @@ struct TransposeProblem {
 
 /// The region's one transpose, if that exchanges the innermost dim and only
 /// elementwise ops of whole operands or single elements stand around it.
-std::optional<TransposeProblem> turnOf(ts::KernelOp kernel);
+std::optional<TransposeProblem> transposeOf(ts::KernelOp kernel);
 
 } // namespace knapper
