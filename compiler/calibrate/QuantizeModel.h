@@ -1,5 +1,4 @@
-//===- QuantizeModel.h - A model with integers in place of floats
-//--------------===//
+//===- QuantizeModel.h - A model with integers in place of floats --------===//
 //
 // Two kinds. Weights only: matmuls keep their matrices as integers of 8 or 4
 // bits. Static: matmuls whose weights are constant multiply bytes (u8 or i8

@@ -1,5 +1,4 @@
-//===- CpuAttention.h - The builder of attention
-//-----------------------------===//
+//===- CpuAttention.h - The builder of attention -------------------------===//
 // Internal to CpuAttention.cpp, which says how it works, and
 // CpuAttentionScores.cpp.
 #pragma once

@@ -1,5 +1,4 @@
-//===- RegisterTiles.h - Register tiles over the rows of a block
-//---------------===//
+//===- RegisterTiles.h - Register tiles over the rows of a block ---------===//
 #pragma once
 
 #include "codegen/TargetDesc.h"

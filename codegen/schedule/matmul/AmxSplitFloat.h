@@ -1,4 +1,4 @@
-//===- AmxSplitFloat.h - Matmuls of float32 in tile registers ---------------===//
+//===- AmxSplitFloat.h - Matmuls of float32 in tile registers ------------===//
 //
 // A float32 is the sum of three bf16 (of which it has the 24 bits), and a
 // matmul the sum of those six matmuls of parts that are not far below its

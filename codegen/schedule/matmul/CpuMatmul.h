@@ -1,5 +1,4 @@
-//===- CpuMatmul.h - What choosing and building matmuls share
-//--------===//
+//===- CpuMatmul.h - What choosing and building matmuls share ------------===//
 #pragma once
 
 #include "codegen/schedule/core/ConfigOf.h"

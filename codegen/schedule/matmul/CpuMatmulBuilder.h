@@ -1,5 +1,4 @@
-//===- CpuMatmulBuilder.h - The builder of matmuls
-//-------------------===//
+//===- CpuMatmulBuilder.h - The builder of matmuls -----------------------===//
 // Internal to CpuMatmul.cpp, which says how a program is built, and
 // CpuMatmulPanel.cpp.
 #pragma once

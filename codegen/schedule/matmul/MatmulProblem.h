@@ -1,5 +1,4 @@
-//===- MatmulProblem.h - What a kernel's matmul reads
-//-------------------===//
+//===- MatmulProblem.h - What a kernel's matmul reads --------------------===//
 #pragma once
 
 #include "ir/tensor/Dialect.h"

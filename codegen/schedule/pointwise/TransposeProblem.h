@@ -1,5 +1,4 @@
-//===- TransposeProblem.h - What the schedules of transposes share
-//---------------===//
+//===- TransposeProblem.h - What the schedules of transposes share -------===//
 #pragma once
 
 #include "codegen/schedule/core/Schedules.h"
