@@ -120,8 +120,8 @@ struct LaunchCommand {
   uint32_t numSymbols = 0;
   const TmaDescriptor *maps = nullptr; // in the kernel's order
   uint32_t numMaps = 0;
-  int64_t grid = 0;          // > 0
-  int64_t grain = 1;         // fewer programs than this are not worth a worker
+  int64_t grid = 0;  // > 0
+  int64_t grain = 1; // > 0: fewer programs than this are not worth a worker
   uint64_t scratch = 0;      // bytes per worker, within what was reserved
   int32_t *status = nullptr; // a KernelStatus in MemoryKind::host memory; valid
                              // after the queue has finished

@@ -92,6 +92,26 @@ TEST_P(Programs, RunsOneProgramAtManySizes) {
   }
 }
 
+TEST_P(Programs, AGrainIsAtLeastOne) {
+  for (int64_t below : {0, -1}) {
+    TestArtefact a;
+    uint32_t n = a.symbol("n"), x = a.input("x", DType::f32, {n}),
+             y = a.output("y", DType::f32, {n});
+    fb::LaunchT &launch = a.launch(a.region(), "scale", {x, y}, n);
+    // A formula that a size of one takes below 1.
+    launch.choices[0]->grain =
+        a.op(fb::ScalarOp::add, n, a.constant(below - 1));
+    ModulePtr m = a.load({.threads = 2}, device());
+    std::vector<float> data(1, 1.0f);
+    std::vector<int64_t> shape = {1};
+    knapper_tensor input = tensor(data, shape);
+    RunResult result;
+    Status s = m->run({&input, 1}, {}, result);
+    ASSERT_TRUE(s) << errorOf(s);
+    EXPECT_THAT(floats(result.outputs()[0]), ElementsAre(3.0f));
+  }
+}
+
 TEST_P(Programs, ConstantsOfAnotherProgramComeFirst) {
   TestArtefact a;
   a.constantBuffer(std::vector<float>(1000, 7.0f));
