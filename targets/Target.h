@@ -88,6 +88,9 @@ public:
 /// All targets, in the order of their lines in TargetRegistry.cpp.
 std::span<const Target *const> allTargets();
 
+/// An InternalError where two have one name: the second would never be found.
+Status checkTargets(std::span<const Target *const> targets);
+
 /// The target of that name, or null.
 const Target *findTarget(std::string_view name);
 

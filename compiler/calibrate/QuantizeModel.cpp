@@ -98,7 +98,8 @@ BlockFormat Quantizer::blockFormat() const {
 }
 
 Status Quantizer::openFile() {
-  if (frontEndOf(input, compile).name() != "onnx")
+  ASSIGN_OR_RETURN(const FrontEnd *frontEnd, frontEndOf(input, compile));
+  if (frontEnd->name() != "onnx")
     return userError("is no ONNX model, and only these are quantised",
                      input.name(), "export the model to ONNX");
   OnnxSource source;

@@ -366,8 +366,10 @@ Status Resume::run() {
     program = std::move(text);
     ASSIGN_OR_RETURN(std::string objects, beside(dumpName(*findPhase("emit"))));
     path = std::move(objects);
-  } else if (!isText(state.input, state.options)) {
-    return refuse("not a program of the compiler");
+  } else {
+    ASSIGN_OR_RETURN(bool text, isText(state.input, state.options));
+    if (!text)
+      return refuse("not a program of the compiler");
   }
   TRY(readModule());
   if (first.in >= Level::kernel)
