@@ -1,6 +1,6 @@
 // The contract between the runtime and a driver: device, queue, event,
 // executable, buffer. `runtime/drivers/null` is the smallest complete driver
-// and the one to copy; `runtime/device/Conformance_test.cpp` is what each must
+// and the one to copy; `runtime/testing/Conformance_test.cpp` is what each must
 // pass.
 //
 // Ownership: what a call returns is the caller's and keeps what it needs of

@@ -150,7 +150,7 @@ def test_the_page_makes_a_target(tmp_path, build):
     plugin.write_text(header + code.replace(made_here, refusal))
     for made, like in (
         ("runtime/drivers/mine/MineDevice.cpp", "runtime/drivers/null/NullDevice.cpp"),
-        ("runtime/device/Conformance_test.cpp",) * 2,
+        ("runtime/testing/Conformance_test.cpp",) * 2,
     ):
         command = command_of(ROOT / like, build)
         command = [str(tmp_path / made) if word == str(ROOT / like) else word for word in command]
