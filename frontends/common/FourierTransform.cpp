@@ -19,7 +19,7 @@ int64_t divisorOf(int64_t length) {
   return 1;
 }
 
-/// Where a real transform is two matmuls of matrices of at most this many
+/// Where a real transform is two matmuls by matrices of at most this many
 /// rows, or one.
 constexpr int64_t largestRealMatrix = 128, largestSingleMatrix = 96;
 

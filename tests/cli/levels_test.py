@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import knapper
 import numpy as np
 import onnx
 import pytest
@@ -91,3 +92,6 @@ def test_matmuls_of_float32_in_parts_are_an_option(tool, tmp_path, monkeypatch):
             monkeypatch.setenv("KNAPPER_FLOAT32_PRODUCTS", "bf16x3")
         tool("compile", "wide.onnx", "-o", "wide.knap", *said)
         assert split("wide.knap") == [2]
+    monkeypatch.delenv("KNAPPER_FLOAT32_PRODUCTS")
+    knapper.compile("wide.onnx", float32_products="bf16x6").save("wide.knap")
+    assert split("wide.knap") == [3]
