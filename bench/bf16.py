@@ -5,7 +5,7 @@
 
 NAME is a model of the bars, as it is or with its sizes (bert-base:8x128); MiniLM
 and BERT-base at batch 1 and 8 if none is named. All run in this process, with
-the same number of threads, in turns: the float32 file compiled with
+the same number of threads, interleaved: the float32 file compiled with
 `dtype="bf16"`, the same file in OpenVINO with bf16 as its inference precision,
 the module of the file with bf16 parameters in torch.compile, and the float32
 file as we compile it otherwise. LIST is of openvino, torch; both if it is not

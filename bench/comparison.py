@@ -1,7 +1,7 @@
 """A table of models at given sizes beside other runtimes.
 
-Each row is compiled, compared with every peer's outputs and timed with them in
-turns; a row whose outputs differ from a peer's is a failure. What a peer does
+Each row is compiled, compared with every peer's outputs and timed interleaved
+with them; a row whose outputs differ from a peer's is a failure. What a peer does
 not take is printed and leaves the row to the others.
 """
 

@@ -3,7 +3,7 @@
 
     bench/decode.py [NAME[:SIZES]] [--in-place] [--threads N] [--rounds N] [--json FILE] [--bars]
 
-A step reads every weight of its products once, and the keys and values held.
+A step reads every weight of its matmuls once, and the keys and values held.
 --in-place: the same model with keys and values in caches of fixed room, which
 are updated in place (tests/models/decode_in_place.py); without, they come out
 one longer, as a new tensor.

@@ -519,7 +519,7 @@ def concat(rows, *widths):
     return make
 
 
-# --- Products
+# --- Matmuls
 
 
 def matmul(rows, columns, depth):

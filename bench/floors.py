@@ -8,7 +8,7 @@ and timed beside
 
   its roofline   the longer of bytes / bandwidth and operations / peak, where
                  bandwidth is that of a copy of as many bytes and the peak that
-                 of multiply-adds, both measured in turns with the kernel
+                 of multiply-adds, both measured interleaved with the kernel
   a loop nest    in C, compiled by clang -O3 -march=native, its outermost loop
                  cut into a part for each thread
 

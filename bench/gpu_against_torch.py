@@ -2,7 +2,7 @@
 
 A case is compiled from a text of the tensor level (`name`, `folder()`, `text()`);
 its one kernel is launched on torch's tensors as the artefact says (--dump-dir),
-in turns with torch on the same operands.
+interleaved with torch on the same operands.
 """
 
 from __future__ import annotations

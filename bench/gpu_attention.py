@@ -13,7 +13,7 @@ Every case is compiled from a text of the tensor level. It runs twice:
 
 - through the Python package (small cases only), whose result must be right;
 - for its time, its kernel is launched on torch's tensors as the artefact says
-  (--dump-dir), in turns with each of torch's backends that takes the case, cuDNN
+  (--dump-dir), interleaved with each of torch's backends that takes the case, cuDNN
   among them, on the same operands; several sets of them take turns. Masks are
   prepared for torch before the time, in the smallest form that it takes, as
   booleans and as numbers to be added; FlexAttention has them as block masks.

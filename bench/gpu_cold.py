@@ -4,7 +4,7 @@
     bench/gpu_cold.py [NAME...] [--dtype bf16|f32] [--rounds R] [--json FILE] [--bars]
 
 NAME: a model of bench/gpu_models.py; without one, gpt2 and bert. Each is exported
-to ONNX first. Then, R times in turns, with all caches empty, ours and the driver's:
+to ONNX first. Then, R times interleaved, with all caches empty, ours and the driver's:
 
 - a process compiles the file, loads it and runs it once;
 - a second process loads the artefact that the first left and runs it.

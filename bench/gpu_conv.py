@@ -9,8 +9,8 @@ ends with 0 then. --compile-only needs the program alone; what it leaves is
 measured elsewhere by --compiled and the same cases.
 
 Every case is compiled from a text of the tensor level, channels last; its
-kernel is launched on torch's tensors as the artefact says (--dump-dir), in
-turns with torch on the same operands in its channels_last format, the fastest
+kernel is launched on torch's tensors as the artefact says (--dump-dir), interleaved
+with torch on the same operands in its channels_last format, the fastest
 of cuDNN's kernels (benchmark). Several sets of operands take turns.
 
 Printed for each: the error of both against float64, norm of the difference over

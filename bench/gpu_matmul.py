@@ -13,7 +13,7 @@ Every case is compiled from a text of the tensor level. It runs twice:
 
 - through the Python package, whose result must agree with torch's;
 - for its time, its kernel is launched on torch's tensors as the artefact says
-  (--dump-dir), in turns with torch on the same operands; short ones from graphs. Several sets of
+  (--dump-dir), interleaved with torch on the same operands; short ones from graphs. Several sets of
   operands, more than the caches hold, take turns; they are random, since zeros
   are faster.
 
@@ -115,7 +115,7 @@ def random_cases(count, seed):
     return cases
 
 
-class Products(Bench):
+class Matmuls(Bench):
     graphs = True
 
     def operands(self, case, seed):
@@ -200,7 +200,7 @@ def main():
     parser.add_argument("--seed", type=int, default=7)
     options = parser.parse_args()
     cases = named(CASES, options) + random_cases(options.random, options.seed)
-    run(options, cases, Products, "package, kernel, torch")
+    run(options, cases, Matmuls, "package, kernel, torch")
 
 
 if __name__ == "__main__":

@@ -196,7 +196,7 @@ def run(torch: Any, name: str, options: Any, folder: Path) -> dict[str, Any]:
 def rounds(
     torch: Any, calls: dict[str, Any], inputs: list[Any], mode: str, count: int
 ) -> dict[str, float]:
-    """Median milliseconds of ours, of eager and of one mode, in turns."""
+    """Median milliseconds of ours, of eager and of one mode, interleaved."""
     chosen = {n: c for n, c in calls.items() if n in ("knapper", "eager", mode)}
     times: dict[str, list[float]] = {name: [] for name in chosen}
     for _ in range(count):

@@ -8,10 +8,10 @@ twice. dynamic, of models without convolutions: by
 `onnxruntime.quantization.quantize_dynamic` with signed weights; both sides run
 that file. static: by `knapper.quantize` here and by
 `onnxruntime.quantization.quantize_static` there (QDQ, u8 activations, signed
-weights a channel; products with constant matrices, of models with convolutions
+weights a channel; matmuls with constant matrices, of models with convolutions
 every operator that it knows), with the same calibration data: four inputs of the
 bar's size, of which none is the one that is measured.
-All run in this process, with the same number of threads, in turns; OpenVINO runs
+All run in this process, with the same number of threads, interleaved; OpenVINO runs
 the file that ONNX Runtime runs.
 Against the float32 model, ours may be no further off than ONNX Runtime's is
 (by 5 %: steps of activations fall differently); else the command fails. --bars

@@ -6,7 +6,7 @@
 Top-k, sorts (with their places), running sums, histograms, unique, nonzero, scatters, gathers, argmax, resizing,
 pooling, Fourier transforms and recurrent layers beside PyTorch; non-maximum suppression and ROI align, which PyTorch
 alone has not, beside ONNX Runtime. PyTorch counts with its threads or with one, whichever is faster. --each N sizes of each family are drawn, log-uniform, by the seed: the commit's hash
-unless --seed says otherwise. A row's result is compared with its peer's first; then both are timed in turns, medians.
+unless --seed says otherwise. A row's result is compared with its peer's first; then both are timed interleaved, medians.
 Ours is bound where the sizes of its results are known, the peer is called as it is. --bars fails the command for a row
 that is slower than its peer by more than turns differ (0.95).
 """

@@ -2,7 +2,7 @@
 
     .venv/bin/python bench/jax_devices.py [--rounds 5]
 
-Both platforms are in this process and run in turns; outputs are compared first, and
+Both platforms are in this process and run interleaved; outputs are compared first, and
 the run fails where one differs. A line each: microseconds a call until its results
 are there, medians, and how often knapper is faster.
 """

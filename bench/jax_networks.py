@@ -173,7 +173,7 @@ def rotary(x):
 
 
 def decoder(gate, cap, layers=3, batch=2, length=128, width=256, heads=4, shared=2, inner=688):
-    """Blocks of Llama's kind: grouped queries, rotary positions, gated products."""
+    """Blocks of Llama's kind: grouped queries, rotary positions, gated MLPs."""
     size = width // heads
     p = [
         {

@@ -7,7 +7,7 @@ Both platforms are in this process and run interleaved; outputs are compared fir
 the run fails where one differs. A line each: milliseconds, how often knapper is
 faster, seconds of compilation (`lowered.compile()`). Last a few functions of large
 arrays, and the time of a call of a small function. `--peer cuda` is JAX's CUDA plugin,
-with Knapper on the same GPU and float32 products in float32 on both; `--large` are
+with Knapper on the same GPU and float32 matmuls in float32 on both; `--large` are
 models of a GPU's size in bf16, compared with both platforms' own results in float32.
 """
 

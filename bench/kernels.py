@@ -5,7 +5,7 @@
 
 Memory-bound kernels are compared with a copy of the same bytes (the better of
 memcpy and non-temporal stores; buffers of both start at cache lines), matrix
-products with constant weights with the peak of fused multiply-adds. Kernel and
+matmuls with constant weights with the peak of fused multiply-adds. Kernel and
 peaks take turns: peaks, kernel, peaks, kernel, ..., peaks. Each turn of the
 kernel is compared with the better of the peaks before and after it; the turn of
 the median share is printed. (What memory gives differs by a factor of two

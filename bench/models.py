@@ -12,7 +12,7 @@ each of its symbols (bert-base:1x16). Without a NAME the rows of SET:
     few       few rows: short and long texts, a step of decoding
     all       batches, few and wide
 
-All run in this process with the same number of threads, in turns, each at its
+All run in this process with the same number of threads, interleaved, each at its
 best (bench/peers.py), one model at a time. LIST is of ort, openvino, torch,
 iree; the default is ort. `setup/python peers` installs the others. Outputs are
 compared: one that differs by more than 2e-4 of the largest value makes the

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Times products with packed integers on an NVIDIA GPU beside the reading of their bytes.
+"""Times matmuls with packed integers on an NVIDIA GPU beside the reading of their bytes.
 
     bench/packed_matmul.py [--knapper PROGRAM] [--cases NAME,...] [--rounds R] [--json FILE] [--bars] [--check]
                            [--compile-only FOLDER | --compiled FOLDER]
@@ -7,11 +7,11 @@
 Needs the program, torch with CUDA, and a GPU; says which of them is missing and ends with 0 then.
 
 The matrices of an 8B Llama shape as integers of 8 bits (a scale a column) and of 4 bits (a scale for 128 rows of a
-column), of rows up to which a product reads the integers. Several sets of operands, more than the caches hold, one after the other in a captured graph. Beside them
+column), of rows up to which a matmul reads the integers. Several sets of operands, more than the caches hold, one after the other in a captured graph. Beside them
 torch.mm in bf16 by the expanded matrix, and of the card a sum of 2 GB, whose speed is what a share is of.
 
 Printed for each: microseconds, GB/s of integers and scales, the share, times torch.mm's, and the errors of both
-against the product with the exact integers in float64, relative to the norm. A case fails when its error is more than
+against the matmul with the exact integers in float64, relative to the norm. A case fails when its error is more than
 1.02 times that of torch.mm. --bars also fails cases of few rows and 16 MB or more that read at less than 0.85.
 """
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What proposed tokens bring: requests with and without them on one engine, in turns.
+"""What proposed tokens bring: requests with and without them on one engine, interleaved.
 
     bench/serve_speculation.py FOLDER [--draft FOLDER] [--tokens N] [--rounds N] [--dtype D] [--threads N] [--json FILE] [--bars]
 

@@ -1,4 +1,4 @@
-"""Timing two or more functions fairly: in turns, in one run, by medians."""
+"""Timing two or more functions fairly: interleaved, in one run, by medians."""
 
 from __future__ import annotations
 

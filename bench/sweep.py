@@ -9,7 +9,7 @@ Case N of a seed is drawn from `seed:N` alone (bench/drawn): an operator of some
 models, primes, 2^n +- 1, 0 and 1, pointwise operators around it, or two to six blocks of a grammar of modules; a dtype;
 one of torch's two ONNX exporters. The seed is the commit's hash unless --seed says otherwise, so that no case can be
 tuned to. Each case is exported, compiled, run on random data, compared with float64 by the error of torch's own dtype,
-and timed in turns with eager PyTorch, ONNX Runtime (CPU, float32) and, every 20th case, torch.compile.
+and timed interleaved with eager PyTorch, ONNX Runtime (CPU, float32) and, every 20th case, torch.compile.
 
 On a GPU all processor cores compile while one process runs. Every process is a child that a crash costs one case; rows
 are appended to --resume as they come, and a second call goes on behind them. Failing cases are minimised with

@@ -10,7 +10,7 @@
 sizes: small BERT, GPT-2 and ResNet, 1 among the sizes, every result against eager;
 at most 2 compiles besides those of calls with a size of 1. calls, compiles: resident
 memory behind the first tenth and the most after it, within 2 %. generation: a prompt
-of 100 tokens and 64 more, eager, inductor and Knapper in turns: the same tokens, at
+of 100 tokens and 64 more, eager, inductor and Knapper interleaved: the same tokens, at
 most 3 compiles, no output that is copied to a cache, and the time of 64 tokens.
 Each prints rows of JSON; exit status 1 where a bar is missed.
 """

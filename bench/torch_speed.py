@@ -6,7 +6,7 @@
     bench/torch_speed.py --device cuda --calls           # what a small call costs
     bench/torch_speed.py --out rows.jsonl
 
-Random weights, inference mode. All sides compute in turns: in each round every
+Random weights, inference mode. All sides compute interleaved: in each round every
 side makes its calls, and the median over all rounds counts; on a GPU a call's time
 is that of a batch of calls between two events, divided by their number. A row fails
 where Knapper's distance from eager in float32 is above 1.2 times that of eager in

@@ -7,7 +7,7 @@ each step, eager and compiled from the same weights, and steps a second.
     bench/torch_training.py --steps 100 --dropout 0.1 --seeds 3
 
 The optimiser is AdamW, eager or, with --fuse-optimizer, compiled by the backend as
-the model is. The backends take each step in turns on the same two threads, the speed
+the model is. The backends take each step interleaved on the same two threads, the speed
 is of the median step behind the first five. Without dropout the largest difference
 between the losses of a step decides: exit status 1 where one is above --limit. With
 dropout the mean loss of the last quarter of the steps does, over all seeds: exit
@@ -115,7 +115,7 @@ def train(options: argparse.Namespace, names: list[str], seed: int) -> dict[str,
                 step = torch.compile(step, backend=name)
         calls[name] = call, optimizer, step
     made: dict[str, dict[str, list[float]]] = {name: {"losses": [], "seconds": []} for name in names}
-    for number in range(options.steps):  # in turns
+    for number in range(options.steps):  # interleaved
         torch.manual_seed(seed * 100_000 + number)
         at = torch.randint(0, len(data) - options.length, (options.batch,))
         tokens = torch.stack([data[i : i + options.length] for i in at])

@@ -4,7 +4,7 @@
     bench/tuned.py [NAME...] [--set bars|wide] [--budget 60s] [--threads N] [--json FILE] [--bars]
 
 Each model is tuned from nothing in a fresh process, within the budget; then the
-two artefacts run in turns in this process, in a circle. Where a
+two artefacts run interleaved in this process, in a circle. Where a
 file lies in memory makes a difference of up to 4 %, so each is there twice. The
 ratio is the tuned one's time over the untuned one's: 1 where the tuner kept
 nothing and the artefacts are the same. Bits of the outputs are compared too.
@@ -132,7 +132,7 @@ def main() -> int:
     parser.add_argument("names", nargs="*", metavar="NAME")
     parser.add_argument("--set", choices=SETS, default="bars", help="which models, where none is named")
     parser.add_argument("--budget", default="60s", help="of each search: 60s, 5m")
-    parser.add_argument("--seconds", type=float, default=4, help="how long both artefacts run in turns")
+    parser.add_argument("--seconds", type=float, default=4, help="how long both artefacts run interleaved")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--build", type=Path, default=ROOT / "build" / "dev")
     parser.add_argument("--json", type=Path)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Times a product with integer weights beside the same in float32.
+"""Times a matmul with integer weights beside the same in float32.
 
     bench/weights.py [ROWS...] [--size N] [--threads N] [--cold] [--json FILE]
 

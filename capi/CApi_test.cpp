@@ -366,7 +366,7 @@ TEST(CApi, DamagedConstantsAreFoundBeforeTheyAreUsed) {
         knapper_load_memory(bytes.data(), bytes.size(), &options, &module));
     if (!module)
       return "load: " + error;
-    for (int turn = 0; turn < 2; ++turn) { // the second finds it too
+    for (int run = 0; run < 2; ++run) { // the second finds it too
       knapper_result *result = nullptr;
       error = take(knapper_run(module, &from, 1, &to, 1, &result));
       knapper_result_release(result);
@@ -501,7 +501,7 @@ TEST(CApi, ACheckComputesNothing) {
   knapper_result_release(result);
   std::vector<float> memory(12, -7.0f);
   y = knapper::testing::tensor(memory, x.shape);
-  for (int turn = 0; turn < 3; ++turn) { // also after a run of the same
+  for (int run = 0; run < 3; ++run) { // also after a run of the same
     ASSERT_EQ(take(knapper_run_with(m.module, &x.tensor, 1, &y, 1, &options,
                                     &result)),
               "no error");

@@ -157,9 +157,13 @@ knapper_error *knapper_inspect(const knapper_compile_options *given,
       return userError("json is NULL", function);
     *json = nullptr;
     ASSIGN_OR_RETURN(auto request, capi::readRequest(given, function));
+    ASSIGN_OR_RETURN(const FrontEnd *frontEnd,
+                     frontEndOf(request.input, request.settings));
+    ModelInput model = modelOf(request.input);
     ASSIGN_OR_RETURN(std::string text,
-                     frontEndOf(request.input, request.settings)
-                         .inspect(modelOf(request.input)));
+                     knapper::guarded(*frontEnd, "looked into it", model, [&] {
+                       return frontEnd->inspect(model);
+                     }));
     return capi::copyString(text, json);
   });
 }

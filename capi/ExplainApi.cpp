@@ -35,7 +35,7 @@ Expected<Json> describe(const knapper_module *module) {
   return Json::parse(text);
 }
 
-/// The JSON of knapper_profile of each run, by module: in turns, so that all
+/// The JSON of knapper_profile of each run, by module: interleaved, so that all
 /// meet the same machine, after a run of each that warms up.
 Expected<std::vector<std::vector<Json>>>
 profileInTurns(const std::vector<knapper_module *> &modules,

@@ -9,7 +9,7 @@
 
 namespace knapper {
 
-/// The value of `Schedule::group` for products of float32 in parts of bf16.
+/// The value of `Schedule::group` for matmuls of float32 in parts of bf16.
 constexpr int64_t kSplitGroup = 8;
 
 /// A machine, and what its instructions can do.
@@ -26,7 +26,7 @@ struct TargetDesc : config::Machine {
   bool deterministic = false;
   bool tf32 = false; // matmuls of float32 whose operands are rounded to tf32
   // The instruction set that this one adds to; empty: none. What it adds serves
-  // products in groups alone (PackedOperand::group; `extendsGroups`: the sum of
+  // matmuls in groups alone (PackedOperand::group; `extendsGroups`: the sum of
   // their sizes, powers of two). All other kernels have the code of `extends`.
   std::string extends;
   int64_t extendsGroups = 0;
@@ -37,13 +37,13 @@ struct TargetDesc : config::Machine {
   // One instruction each: tile.lookup of 32 words, tile.scale_by_power.
   bool wordTable = false, powerScale = false;
   bool maskedAccess = false; // masked loads and stores of any width are cheap
-  bool byteProducts = false; // four products of bytes added in one instruction
-  bool pairProducts = false; // two products of bf16 likewise
-  bool tileProducts = false; // both in tile registers (tile.block)
-  // `--float32-products`: parts of bf16, 2 or 3, into which a float32 may be
-  // split for products in tile registers where that is faster; 0: none.
+  bool byteDots = false;     // four products of bytes added in one instruction
+  bool pairDots = false;     // two products of bf16 likewise
+  bool tileMatmuls = false;  // both in tile registers (tile.block)
+  // `--float32-matmul`: parts of bf16, 2 or 3, into which a float32 may be
+  // split for matmuls in tile registers where that is faster; 0: none.
   int64_t floatParts = 0;
-  int64_t splitCacheBytes = 0; // of L2, for one side of such a product
+  int64_t splitCacheBytes = 0; // of L2, for one side of such a matmul
 
   /// Elements of `type` in one vector register.
   unsigned lanes(DType type) const {

@@ -24,12 +24,27 @@ const FrontEnd *findFrontEnd(std::string_view name) {
   return nullptr;
 }
 
-const FrontEnd &frontEndFor(const ModelInput &input) {
-  std::span<const FrontEnd *const> all = allFrontEnds();
-  for (const FrontEnd *frontEnd : all)
-    if (frontEnd->accepts(input))
-      return *frontEnd;
-  return *all.back();
+Status checkFrontEnds(std::span<const FrontEnd *const> frontEnds) {
+  for (size_t i = 0; i < frontEnds.size(); ++i)
+    for (size_t j = 0; j < i; ++j)
+      if (frontEnds[i]->name() == frontEnds[j]->name())
+        return internalError("two front ends have the name '" +
+                                 std::string(frontEnds[i]->name()) + "'",
+                             "frontends/FrontEndRegistry.cpp");
+  return success();
+}
+
+Expected<const FrontEnd *> frontEndFor(const ModelInput &input,
+                                       std::span<const FrontEnd *const> among) {
+  for (const FrontEnd *frontEnd : among) {
+    ASSIGN_OR_RETURN(
+        bool accepted,
+        guarded(*frontEnd, "was asked whether it accepts it", input,
+                [&]() -> Expected<bool> { return frontEnd->accepts(input); }));
+    if (accepted)
+      return frontEnd;
+  }
+  return among.back();
 }
 
 } // namespace knapper

@@ -25,7 +25,7 @@ struct TargetRequest {
   std::string_view variant;
   /// `--isa`: instruction sets, best first; empty: all that the target has.
   std::vector<std::string> isas;
-  /// `--float32-products`: how many bf16 a float32 may be split into; 0: none.
+  /// `--float32-matmul`: how many bf16 a float32 may be split into; 0: none.
   int64_t floatParts = 0;
   /// `--deterministic`.
   bool deterministic = false;
@@ -76,7 +76,7 @@ public:
     return target.isa == isa;
   }
 
-  /// Libraries whose products may run in place of kernels, best first
+  /// Libraries whose matmuls may run in place of kernels, best first
   /// (--vendor). The driver of the same name opens them.
   virtual std::span<const VendorLibrary> vendorLibraries() const { return {}; }
 
@@ -87,6 +87,9 @@ public:
 
 /// All targets, in the order of their lines in TargetRegistry.cpp.
 std::span<const Target *const> allTargets();
+
+/// An InternalError where two have one name: the second would never be found.
+Status checkTargets(std::span<const Target *const> targets);
 
 /// The target of that name, or null.
 const Target *findTarget(std::string_view name);

@@ -336,7 +336,7 @@ def one_hot(d: Draw) -> Operator:
     return Operator(lambda i: F.one_hot(i, classes).to(torch.float32), [index(classes, *shape)], fuse=False)
 
 
-# ---- products
+# ---- matmuls
 
 
 @family

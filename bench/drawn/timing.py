@@ -90,7 +90,7 @@ class CudaTimes:
 def cpu_turns(
     calls: dict[str, Callable[[], Any]], budget: float = 1.0, before: dict[str, Callable[[], Any]] | None = None
 ) -> dict[str, float]:
-    """Median milliseconds of each, in turns within about `budget` seconds. `before`: what is called once before each
+    """Median milliseconds of each, interleaved within about `budget` seconds. `before`: what is called once before each
     turn of a name and is not timed."""
     guess = {}
     prepare = {name: (before or {}).get(name, lambda: None) for name in calls}

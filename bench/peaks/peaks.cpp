@@ -1,4 +1,4 @@
-// What the machine can do, measured: fused multiply-adds of float32, products
+// What the machine can do, measured: fused multiply-adds of float32, matmuls
 // of bf16 in tile registers where there are any, copies and reads of given
 // sizes. Prints one JSON object.
 //
@@ -88,7 +88,7 @@ __attribute__((target("avx2,fma"))) static double fma256() {
   return total;
 }
 
-/// Whether there are tile registers with products of bf16, and the system lets
+/// Whether there are tile registers with matmuls of bf16, and the system lets
 /// this process use them (and so the threads that it makes from here on).
 static bool hasTiles() {
   constexpr long requestPermission = 0x1023, tileData = 18;
@@ -101,7 +101,7 @@ constexpr int64_t TileSteps = 400000;
 
 // Two by two tiles of sums, operands in registers: of numbers of all kinds, as
 // zeros take less power and run at a higher clock.
-__attribute__((target("amx-tile,amx-bf16"))) static void tileProducts() {
+__attribute__((target("amx-tile,amx-bf16"))) static void tileMatmuls() {
   alignas(64) uint8_t config[64] = {1};
   alignas(64) uint16_t values[4][16][32];
   for (int i = 0; i < 8; ++i) {
@@ -195,7 +195,7 @@ int main(int argc, char **argv) {
   std::printf("{\"threads\": %d, \"isa\": \"%s\", \"fma_gflops\": %.1f, ",
               threads, wide ? "avx512" : "avx2", flops / time * 1e-9);
   if (hasTiles()) {
-    time = measure(threads, 5, [&](int) { tileProducts(); })[0];
+    time = measure(threads, 5, [&](int) { tileMatmuls(); })[0];
     std::printf("\"tile_bf16_gflops\": %.1f, ",
                 2.0 * 4 * 16 * 16 * 32 * TileSteps * threads / time * 1e-9);
   }

@@ -112,7 +112,7 @@ Expected<Layers> findLayers(OnnxFile &file, bool isStatic,
   }
   for (auto [i, text] : llvm::enumerate(keep))
     if (!met[i])
-      return userError("no product of the model is called '" + text + "'",
+      return userError("no matmul of the model is called '" + text + "'",
                        "option keep",
                        "name a MatMul, Gemm or Conv node, or its result");
   return found;

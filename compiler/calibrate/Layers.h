@@ -1,10 +1,10 @@
-//===- Layers.h - The products of a model that integers can compute -------===//
+//===- Layers.h - The matmuls of a model that integers can compute --------===//
 //
 // A layer is a node of the main graph that multiplies by constants: MatMul or
 // Gemm with a float32 matrix and, of static quantisation, Conv with a float32
 // filter. Of such nodes these stay float, each with its reason in `kept`:
 //
-//   weights are computed        products of two activations, as in attention
+//   weights are computed        matmuls of two activations, as in attention
 //   weights of another type, not finite, or the left side
 //   matrices of fewer than 4096 weights
 //   the left side is transposed

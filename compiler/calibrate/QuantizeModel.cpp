@@ -98,7 +98,8 @@ BlockFormat Quantizer::blockFormat() const {
 }
 
 Status Quantizer::openFile() {
-  if (frontEndOf(input, compile).name() != "onnx")
+  ASSIGN_OR_RETURN(const FrontEnd *frontEnd, frontEndOf(input, compile));
+  if (frontEnd->name() != "onnx")
     return userError("is no ONNX model, and only these are quantised",
                      input.name(), "export the model to ONNX");
   OnnxSource source;
@@ -354,7 +355,7 @@ Expected<int> Quantizer::compileTo(const std::string &output,
   return fd;
 }
 
-/// The compiler's own pass, which also sees products that other operators
+/// The compiler's own pass, which also sees matmuls that other operators
 /// become.
 Expected<int> Quantizer::weightsOnlyArtefact(const std::string &output) {
   if (!options.keep.empty())
@@ -433,7 +434,7 @@ Expected<int> Quantizer::run(const std::string &output) {
 }
 
 Error Quantizer::noLayers() const {
-  std::string text = "has no product that integers can compute";
+  std::string text = "has no matmul that integers can compute";
   for (const KeptNode &node : llvm::ArrayRef(report.kept).take_front(5))
     text += cat("\n  ", node.name, ": ", node.why);
   return userError(text, input.path.empty() ? "the model" : input.path,

@@ -1,10 +1,9 @@
-//===- QuantizeModel.h - A model with integers in place of floats
-//--------------===//
+//===- QuantizeModel.h - A model with integers in place of floats --------===//
 //
-// Two kinds. Weights only: products keep their matrices as integers of 8 or 4
-// bits. Static: products whose weights are constant multiply bytes (u8 or i8
+// Two kinds. Weights only: matmuls keep their matrices as integers of 8 or 4
+// bits. Static: matmuls whose weights are constant multiply bytes (u8 or i8
 // activations by i8 weights, sums in i32); the ranges of the activations are
-// those that the float model has on calibration data. Which products, and what
+// those that the float model has on calibration data. Which matmuls, and what
 // stays float, says Layers.h; what is written, QuantisedModel.h.
 //
 // Accuracy is measured on the same data, against the float32 model: of every

@@ -52,7 +52,7 @@ evaluateConstant(mlir::Value value, const ConstantFiles &files,
 
 /// Packs a view of rank 2 or more as matrices of the last two dims: K x N, or
 /// N x K with `transposed`; leading dims repeat. See packPanels.
-/// `out` holds the leading product times packedPanelBytes(k, n, width, dtype).
+/// `out` holds the leading matmul times packedPanelBytes(k, n, width, dtype).
 void packPanels(void *out, const ConstantView &view, bool transposed,
                 int64_t width, unsigned threads = 1);
 

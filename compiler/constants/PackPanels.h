@@ -17,7 +17,7 @@ struct PanelSource {
 
 /// Bytes that packPanels writes: ceil(n / width) * ceil(k / group) * group *
 /// width elements. `width` and `group` are positive; the caller has checked
-/// that the product fits.
+/// that the matmul fits.
 uint64_t packedPanelBytes(int64_t k, int64_t n, int64_t width, DType dtype,
                           int64_t group = 1);
 

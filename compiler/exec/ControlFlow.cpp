@@ -231,7 +231,7 @@ LogicalResult ExecBuilder::addLoop(ts::LoopOp op) {
   if (op.getCount())
     setSymbols(
         {{op.getCountAttr(), Dim::symbol(context, op.getCounter()) + 1}});
-  if (failed(addTurn(op, body, state, condition, rows)))
+  if (failed(addIteration(op, body, state, condition, rows)))
     return failure();
   std::tie(region, inEntry, asserted) = std::move(outer);
   // What was there before is needed again by the next iteration.
@@ -270,10 +270,10 @@ bool ExecBuilder::mayReplace(func::FuncOp body, Value value,
   return true;
 }
 
-LogicalResult ExecBuilder::addTurn(ts::LoopOp op, func::FuncOp body,
-                                   ArrayRef<Place> state,
-                                   std::optional<Place> condition,
-                                   ArrayRef<Place> rows) {
+LogicalResult ExecBuilder::addIteration(ts::LoopOp op, func::FuncOp body,
+                                        ArrayRef<Place> state,
+                                        std::optional<Place> condition,
+                                        ArrayRef<Place> rows) {
   MLIRContext *context = op.getContext();
   auto ret = cast<func::ReturnOp>(body.getBody().front().getTerminator());
   size_t first = condition ? 1 : 0, carried = state.size();

@@ -95,10 +95,10 @@ private:
   llvm::LogicalResult addBranch(ts::IfOp op, mlir::func::FuncOp body,
                                 mlir::ValueRange inputs);
   llvm::LogicalResult addLoop(ts::LoopOp op);
-  llvm::LogicalResult addTurn(ts::LoopOp op, mlir::func::FuncOp body,
-                              llvm::ArrayRef<Place> state,
-                              std::optional<Place> condition,
-                              llvm::ArrayRef<Place> rows);
+  llvm::LogicalResult addIteration(ts::LoopOp op, mlir::func::FuncOp body,
+                                   llvm::ArrayRef<Place> state,
+                                   std::optional<Place> condition,
+                                   llvm::ArrayRef<Place> rows);
   /// Whether what computes `value` can write it where it is needed.
   static bool canWrite(mlir::Value value);
   /// Whether a carried value's memory is free when `value` is computed.

@@ -273,19 +273,19 @@ ExecBuilder::vendorChoice(ts::KernelOp kernel, const UniqueKernel &unique,
       made->batch_strides.push_back(value(stride));
     return made;
   };
-  auto product = std::make_unique<fb::VendorProductT>();
+  auto matmul = std::make_unique<fb::VendorMatmulT>();
   for (Dim size : from.batch)
-    product->batch.push_back(value(size));
-  product->rows = value(from.rows);
-  product->columns = value(from.columns);
-  product->depth = value(from.depth);
-  product->lhs = matrix(from.lhs);
-  product->rhs = matrix(from.rhs);
-  product->result = matrix(from.result);
+    matmul->batch.push_back(value(size));
+  matmul->rows = value(from.rows);
+  matmul->columns = value(from.columns);
+  matmul->depth = value(from.depth);
+  matmul->lhs = matrix(from.lhs);
+  matmul->rhs = matrix(from.rhs);
+  matmul->result = matrix(from.result);
   if (from.bias)
-    product->bias = matrix(*from.bias);
-  product->activation = static_cast<fb::VendorActivation>(from.activation);
-  product->tf32 = from.tf32;
+    matmul->bias = matrix(*from.bias);
+  matmul->activation = static_cast<fb::VendorActivation>(from.activation);
+  matmul->tf32 = from.tf32;
   auto choice = std::make_unique<fb::ChoiceT>();
   choice->guard = scalars.get(Guard());
   choice->kernel = result.vendorIndex[use.kernel];
@@ -295,7 +295,7 @@ ExecBuilder::vendorChoice(ts::KernelOp kernel, const UniqueKernel &unique,
   for (Dim dim : use.bindings)
     choice->symbols.push_back(scalars.get(dim));
   choice->label = "vendor{" + std::string(name(from.library)) + "}";
-  choice->product = std::move(product);
+  choice->matmul = std::move(matmul);
   return choice;
 }
 
@@ -364,7 +364,7 @@ LogicalResult ExecBuilder::addLaunch(ts::KernelOp kernel) {
       choice->symbols.push_back(scalars.get(dim));
     choice->label = unique.label(i);
     for (const OperandMap &from : schedule.maps) {
-      auto map = std::make_unique<fb::TensorMapT>();
+      auto map = std::make_unique<fb::TmaDescriptorT>();
       map->arg = from.argument;
       auto inputs = kernel.getInputs();
       map->dtype = dtypeOf(ts::elementTypeOf(

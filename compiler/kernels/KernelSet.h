@@ -56,14 +56,14 @@ struct UniqueKernel {
   double gain = 1; ///< of that record: the model's time over its choice's
   std::string userKernel; ///< the user's kernel that was taken, if any
   std::vector<UserKernelOffer> offers;
-  /// A library's product that runs before the schedules, where it lies.
+  /// A library's matmul that runs before the schedules, where it lies.
   std::optional<VendorCandidate> vendor;
   std::vector<VendorOffer> vendorOffers;
 
   void setSchedules(llvm::SmallVector<Schedule> chosen);
   /// Of the function that schedule `index` becomes.
   std::string functionName(size_t index) const;
-  /// Of the entry that stands for the library's product.
+  /// Of the entry that stands for the library's matmul.
   std::string vendorName() const;
   /// Of schedule `index`, for reports.
   std::string label(size_t index) const;

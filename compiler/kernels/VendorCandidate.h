@@ -1,4 +1,4 @@
-//===- VendorCandidate.h - A product for a vendor's library ---------------===//
+//===- VendorCandidate.h - A matmul for a vendor's library ----------------===//
 #pragma once
 
 #include "ir/tensor/Dialect.h"
@@ -13,7 +13,7 @@ struct VendorOperand {
   llvm::SmallVector<ts::Dim> batchStrides;
 };
 
-/// As VendorProduct, in the kernel's symbols.
+/// As VendorMatmul, in the kernel's symbols.
 struct VendorCandidate {
   VendorLibrary library = VendorLibrary::none;
   llvm::SmallVector<ts::Dim> batch;

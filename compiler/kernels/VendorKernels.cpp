@@ -18,13 +18,13 @@ bool isVendorFloat(Type type) {
   return type.isF32() || type.isF16() || type.isBF16();
 }
 
-/// Follows the kernel's result back to the product: an activation, a bias, and
+/// Follows the kernel's result back to the matmul: an activation, a bias, and
 /// between them what leaves elements in their places.
 class VendorEpilogue {
 public:
-  VendorEpilogue(ts::KernelOp kernel, Value product, VendorCandidate &candidate)
-      : kernel(kernel), product(product), candidate(candidate),
-        rounds(!keepsFloat32(product)) {}
+  VendorEpilogue(ts::KernelOp kernel, Value matmul, VendorCandidate &candidate)
+      : kernel(kernel), matmul(matmul), candidate(candidate),
+        rounds(!keepsFloat32(matmul)) {}
 
   /// Why no library has it; nothing where one may.
   std::string match() {
@@ -46,7 +46,7 @@ public:
           value = keptPlaces(add->getOperand(i));
           break;
         }
-    if (value == product)
+    if (value == matmul)
       return rounds ? "its epilogue rounds inside" : "";
     Operation *op = value.getDefiningOp();
     return cat("no library has its epilogue: ",
@@ -63,7 +63,7 @@ private:
 
   /// What the value is before conversions between floats and changes of shape.
   Value keptPlaces(Value value) {
-    while (value != product) {
+    while (value != matmul) {
       Operation *op = value.getDefiningOp();
       bool keeps = isa_and_present<ts::ReshapeOp, ts::DimCastOp>(op) ||
                    (isa_and_present<ts::ConvertOp>(op) &&
@@ -104,7 +104,7 @@ private:
   }
 
   ts::KernelOp kernel;
-  Value product;
+  Value matmul;
   VendorCandidate &candidate;
   bool rounds; ///< to another type than the result's, on the way to it
 };
@@ -191,17 +191,17 @@ Expected<std::vector<VendorLibrary>> vendorsOf(const Options &options) {
   return libraries;
 }
 
-VendorMatch matchVendorProduct(ts::KernelOp kernel, VendorLibrary library) {
+VendorMatch matchVendorMatmul(ts::KernelOp kernel, VendorLibrary library) {
   auto dots = kernel.getBody().getOps<ts::DotOp>();
   if (kernel.getHero() != ts::Hero::matmul || dots.empty())
-    return refuse("it is no product of two matrices");
+    return refuse("it is no matmul of two matrices");
   if (kernel.getNumResults() != 1 || ts::updatedInput(kernel))
     return refuse("it has several results, or updates an operand in place");
   std::optional<MatmulProblem> problem = analyseMatmul(kernel);
   ts::DotOp dot = *dots.begin();
   if (!problem || problem->bytes || !isVendorFloat(ts::elementTypeOf(dot)) ||
       !isVendorFloat(ts::elementTypeOf(dot.getLhs())))
-    return refuse("it is no product of strided matrices of floats");
+    return refuse("it is no matmul of strided matrices of floats");
   VendorCandidate c;
   c.library = library;
   c.rows = problem->lhs.free;
@@ -211,7 +211,7 @@ VendorMatch matchVendorProduct(ts::KernelOp kernel, VendorLibrary library) {
   c.lhs = operandOf(problem->lhs, true);
   c.rhs = operandOf(problem->rhs, false);
   c.batch = problem->batch;
-  // Rows that do not follow one another are products of their own.
+  // Rows that do not follow one another are matmuls of their own.
   for (auto [size, stride] :
        llvm::zip(problem->lhs.outerSizes, problem->lhs.outerStrides)) {
     c.batch.push_back(size);
@@ -263,16 +263,16 @@ Status chooseVendor(UniqueKernel &unique, std::span<const VendorLibrary> asked,
     if (!llvm::is_contained(asked, library))
       continue;
     std::string word(name(library));
-    VendorMatch match = matchVendorProduct(unique.kernel, library);
+    VendorMatch match = matchVendorMatmul(unique.kernel, library);
     VendorOffer &offer = unique.vendorOffers.emplace_back();
     offer.name = word;
     offer.why = match.why;
-    if (match.product && options.deterministic) {
+    if (match.matmul && options.deterministic) {
       offer.why = "--deterministic: its bits depend on the number of threads, "
                   "and on its version";
       continue;
     }
-    if (!match.product)
+    if (!match.matmul)
       continue;
     bool recorded = knobs.offerAlone(kVendorKnob + word);
     offer.taken = (recorded || always) && !taken && unique.userKernel.empty();
@@ -283,7 +283,7 @@ Status chooseVendor(UniqueKernel &unique, std::span<const VendorLibrary> asked,
                         : "no tuning record takes it: knapper tune --vendor "
                           "measures it";
     if (offer.taken)
-      taken = std::move(match.product);
+      taken = std::move(match.matmul);
   }
   return taken ? takeVendor(unique, std::move(*taken), desc) : success();
 }

@@ -1,6 +1,6 @@
 //===- VendorKernels.h - Kernels that a vendor's library may compute ------===//
 //
-// With `--vendor` the products of a target's libraries (oneDNN, cuBLASLt) enter
+// With `--vendor` the matmuls of a target's libraries (oneDNN, cuBLASLt) enter
 // the same selection as our schedules and the user's kernels: a tuning record
 // decides, which `knapper tune` writes from measurements, or `--vendor-always`.
 // A kernel that takes one keeps a schedule of ours, which runs where the
@@ -21,13 +21,13 @@ Expected<std::vector<VendorLibrary>> vendorsOf(const Options &options);
 /// What the names of libraries begin with as knobs: of tuning records.
 inline constexpr const char *kVendorKnob = "vendor:";
 
-/// The product that a library would compute in place of the kernel, or why
+/// The matmul that a library would compute in place of the kernel, or why
 /// there is none.
 struct VendorMatch {
-  std::optional<VendorCandidate> product;
+  std::optional<VendorCandidate> matmul;
   std::string why;
 };
-VendorMatch matchVendorProduct(ts::KernelOp kernel, VendorLibrary library);
+VendorMatch matchVendorMatmul(ts::KernelOp kernel, VendorLibrary library);
 
 /// Offers the libraries of `asked` that the target has as the knobs
 /// "vendor:NAME", and takes the one that the record in `knobs`, or

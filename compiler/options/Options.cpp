@@ -81,8 +81,18 @@ std::span<const OptionRow> optionRows() {
   return rows;
 }
 
+std::span<const FormerName> formerNames() {
+  static constexpr FormerName names[] = {
+      {"float32-products", "float32-matmul"},
+  };
+  return names;
+}
+
 Status setOption(Options &options, std::string_view name,
                  std::string_view value) {
+  for (const FormerName &each : formerNames())
+    if (name == each.former)
+      name = each.name;
 #define OPTION(TYPE, FIELD, NAME, DEFAULT, VALUES, HELP)                       \
   if (name == NAME)                                                            \
     return parse(options.FIELD, name, value, VALUES);
@@ -96,18 +106,23 @@ Status setOption(Options &options, std::string_view name,
 }
 
 Status setOptionsFromEnvironment(Options &options) {
-  for (const OptionRow &row : optionRows()) {
+  auto read = [&](std::string_view name) -> Status {
     std::string variable = "KNAPPER_";
-    for (char c : row.name)
+    for (char c : name)
       variable += c == '-' ? '_' : static_cast<char>(std::toupper(c));
     // Empty is as good as not set.
     if (const char *value = std::getenv(variable.c_str()); value && *value)
-      if (Status status = setOption(options, row.name, value); !status) {
+      if (Status status = setOption(options, name, value); !status) {
         Error error = status.takeError();
         error.where = "environment variable " + variable;
         return error;
       }
-  }
+    return success();
+  };
+  for (const FormerName &each : formerNames())
+    TRY(read(each.former));
+  for (const OptionRow &row : optionRows())
+    TRY(read(row.name));
   return success();
 }
 

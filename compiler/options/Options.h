@@ -23,6 +23,12 @@ struct OptionRow {
 };
 std::span<const OptionRow> optionRows();
 
+/// A name that an option had before, which is still read.
+struct FormerName {
+  std::string_view former, name;
+};
+std::span<const FormerName> formerNames();
+
 /// Sets one option from text. An unknown name or a bad value is a UserError
 /// that lists what is valid. Booleans take true/false/1/0/on/off.
 Status setOption(Options &options, std::string_view name,

@@ -150,19 +150,23 @@ std::string textOf(bool value) { return value ? "true" : "false"; }
 
 } // namespace
 
-bool isCacheable(const CompileInput &input, const Options &options) {
-  return options.cache && options.stopAfter.empty() &&
-         options.startFrom.empty() && options.printAfter.empty() &&
-         options.dumpDir.empty() && !options.verifyEach &&
-         (!isText(input, options) || !input.dataFiles.empty() ||
-          input.namesNoFile);
+Expected<bool> isCacheable(const CompileInput &input, const Options &options) {
+  if (!options.cache || !options.stopAfter.empty() ||
+      !options.startFrom.empty() || !options.printAfter.empty() ||
+      !options.dumpDir.empty() || options.verifyEach)
+    return false;
+  ASSIGN_OR_RETURN(bool text, isText(input, options));
+  return !text || !input.dataFiles.empty() || input.namesNoFile;
 }
 
 Expected<CacheKey> cacheKey(const CompileInput &input, const Options &options) {
   std::vector<std::string> files = input.dataFiles;
-  if (!isText(input, options)) {
-    ASSIGN_OR_RETURN(files,
-                     frontEndOf(input, options).otherFiles(modelOf(input)));
+  std::string frontEndName = "mlir";
+  ASSIGN_OR_RETURN(bool text, isText(input, options));
+  if (!text) {
+    ASSIGN_OR_RETURN(const FrontEnd *frontEnd, frontEndOf(input, options));
+    ASSIGN_OR_RETURN(files, otherFilesOf(*frontEnd, modelOf(input)));
+    frontEndName = frontEnd->name();
   }
   CacheKey key;
   if (input.path.empty()) {
@@ -180,10 +184,7 @@ Expected<CacheKey> cacheKey(const CompileInput &input, const Options &options) {
   }
   key.fields.push_back({"external-data", std::move(data)});
   // Two front ends may read the same bytes.
-  key.fields.push_back(
-      {"front-end", isText(input, options)
-                        ? "mlir"
-                        : std::string(frontEndOf(input, options).name())});
+  key.fields.push_back({"front-end", std::move(frontEndName)});
   key.fields.push_back({"compiler", compilerText()});
   if (!options.records.empty()) { // what it says, not where it lies
     ASSIGN_OR_RETURN(std::string hash,

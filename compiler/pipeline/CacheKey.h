@@ -8,7 +8,7 @@ namespace knapper {
 
 /// True when the compile may be answered from the cache and kept in it: a model
 /// whose files are known, compiled from end to end without looking inside.
-bool isCacheable(const CompileInput &input, const Options &options);
+Expected<bool> isCacheable(const CompileInput &input, const Options &options);
 
 /// Hashes of the model and of its external data, the model's file name, this
 /// compiler and every option that changes the result. `input` is what

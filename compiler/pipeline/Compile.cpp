@@ -58,15 +58,16 @@ Status checkPhaseName(std::string_view option, const std::string &value) {
                        (isStart ? "" : ", or a pass (knapper compile --help)"));
 }
 
-/// Of bf16, that products of float32 may be made of; 0: they stay float32.
+/// Of bf16, that matmuls of float32 may be made of; 0: they stay float32.
 int64_t partsOfFloat32(const Options &options) {
-  return options.float32Products == "bf16x6"   ? 3
-         : options.float32Products == "bf16x3" ? 2
-                                               : 0;
+  return options.float32Matmul == "bf16x6"   ? 3
+         : options.float32Matmul == "bf16x3" ? 2
+                                             : 0;
 }
 
 /// `several`: `--isa` may be meant for another one of the targets.
 Status chooseTargets(CompileState &state, bool several) {
+  TRY(checkTargets(allTargets()));
   std::string_view wanted = state.options.target;
   size_t colon = wanted.find(':');
   std::string_view name = wanted.substr(0, colon);
@@ -364,10 +365,10 @@ Expected<int> compileModel(const CompileInput &input, const Options &options,
   CompileStats own;
   stats = stats ? stats : &own;
   ASSIGN_OR_RETURN(CompileInput whole, withUserKernels(input, options));
-  return isCacheable(whole, options)
-             ? compileThroughCache(whole, options, outputPath, *stats, progress,
-                                   runPhases)
-             : runPhases(whole, options, outputPath, stats, progress);
+  ASSIGN_OR_RETURN(bool cacheable, isCacheable(whole, options));
+  return cacheable ? compileThroughCache(whole, options, outputPath, *stats,
+                                         progress, runPhases)
+                   : runPhases(whole, options, outputPath, stats, progress);
 }
 
 } // namespace knapper

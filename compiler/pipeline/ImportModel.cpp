@@ -42,22 +42,27 @@ static Status checkDevices(CompileState &state) {
 }
 
 Status importModel(CompileState &state) {
-  if (isText(state.input, state.options)) {
+  ASSIGN_OR_RETURN(bool text, isText(state.input, state.options));
+  if (text) {
     TRY(parseTensorIr(state));
   } else {
     ASSIGN_OR_RETURN(auto dims, parseDims(state.options.dims));
     TRY(checkGivenOnce(dims));
-    const FrontEnd &frontEnd = frontEndOf(state.input, state.options);
+    ASSIGN_OR_RETURN(const FrontEnd *frontEnd,
+                     frontEndOf(state.input, state.options));
+    ModelInput model = modelOf(state.input);
     ASSIGN_OR_RETURN(OwningOpRef<ModuleOp> module,
-                     frontEnd.importModel(*state.context, modelOf(state.input),
-                                          dims, state.sources->model));
+                     guarded(*frontEnd, "imported it", model, [&] {
+                       return frontEnd->importModel(*state.context, model, dims,
+                                                    state.sources->model);
+                     }));
     state.module = std::move(module);
     // The passes trust it; a defect of a front end ends here.
     if (mlir::failed(verify(*state.module))) {
       Error said = state.diagnostics.empty() ? internalError("without a reason")
                                              : state.diagnostics.front();
       return internalError(
-          "the front end '" + std::string(frontEnd.name()) +
+          "the front end '" + std::string(frontEnd->name()) +
               "' made a program that is not valid: " + said.what,
           said.where.empty() ? "import" : said.where);
     }
@@ -65,7 +70,7 @@ Status importModel(CompileState &state) {
   if (!state.main())
     return userError("there is no function main", state.input.path,
                      "name the entry function @main");
-  if (isText(state.input, state.options))
+  if (text)
     TRY(checkProgram(state.main(), state.input.path));
   TRY(checkDevices(state));
   return success();

@@ -28,15 +28,16 @@ constexpr size_t kTexts = 3;
 Status checkKeepsSource(const CompileInput &input, const Options &options) {
   if (!options.keepSource)
     return success();
-  if (isText(input, options) || !options.startFrom.empty())
+  ASSIGN_OR_RETURN(bool text, isText(input, options));
+  if (text || !options.startFrom.empty())
     return cannotKeep("tensor IR may name any file",
                       "leave it out, or compile the model itself");
-  const FrontEnd &frontEnd = frontEndOf(input, options);
-  if (!isKept(frontEnd.name()))
+  ASSIGN_OR_RETURN(const FrontEnd *frontEnd, frontEndOf(input, options));
+  if (!isKept(frontEnd->name()))
     return cannotKeep("the model is a graph of PyTorch",
                       "leave it out, or export the module to ONNX");
   ASSIGN_OR_RETURN(std::vector<std::string> files,
-                   frontEnd.otherFiles(modelOf(input)));
+                   otherFilesOf(*frontEnd, modelOf(input)));
   if (!files.empty())
     return cannotKeep("the model's weights lie in other files, " +
                           files.front() + " among them",
@@ -50,9 +51,10 @@ Status keepSource(const CompileInput &input, const Options &options,
     return success();
   std::string read;
   ASSIGN_OR_RETURN(std::string_view bytes, modelOf(input).content(read));
+  ASSIGN_OR_RETURN(const FrontEnd *frontEnd, frontEndOf(input, options));
   std::string section;
   for (std::string_view text :
-       {frontEndOf(input, options).name(), std::string_view(options.dims)})
+       {frontEnd->name(), std::string_view(options.dims)})
     section.append(text.data(), text.size()).push_back('\0');
   section.append(input.name()).push_back('\0');
   section.append(bytes);

@@ -244,9 +244,13 @@ Status planMemory(CompileState &state) {
     return passFailed(state);
   state.exec = std::move(*exec);
   state.stats->launches += state.uses.size();
-  if (!isText(state.input, state.options) &&
-      frontEndOf(state.input, state.options).givesExternalTypes())
-    return success();
+  ASSIGN_OR_RETURN(bool text, isText(state.input, state.options));
+  if (!text) {
+    ASSIGN_OR_RETURN(const FrontEnd *frontEnd,
+                     frontEndOf(state.input, state.options));
+    if (frontEnd->givesExternalTypes())
+      return success();
+  }
   for (func::FuncOp function : ts::withBodies(state.main()))
     function.walk([&](ts::ExternalOp op) {
       state.stats->externals |= op.getDomain() != kHostDomain;
@@ -328,7 +332,7 @@ std::span<const Phase> phases() {
   static const Phase table[] = {
       {"import", L::none, L::tensor, "front end", import},
       {"simplify", L::tensor, L::tensor,
-       "algebra, composites, merged products, layout, dtype", simplifyPasses()},
+       "algebra, composites, merged matmuls, layout, dtype", simplifyPasses()},
       {"fuse", L::tensor, L::kernel,
        "regions that become one launch, in an order that keeps memory low",
        fuse},

@@ -141,6 +141,54 @@ static std::string excessIn(const Schedule &schedule,
   return {};
 }
 
+/// ": 'grid' of -3, at least 1" for the first of these sizes that no launch can
+/// have: a formula is judged at representative sizes. What the schedules chosen
+/// here have is right. Else nothing.
+static std::string wrongSizeIn(const Schedule &schedule,
+                               ArrayRef<Schedule> chosen) {
+  struct Size {
+    const char *name;
+    ts::Dim Schedule::*size;
+    int64_t least, most;
+  };
+  constexpr int64_t mostScratch = 1 << 30; // bytes of a worker
+  constexpr int64_t mostState = 1 << 24;   // the file holds as many zeros
+  constexpr int64_t any = std::numeric_limits<int64_t>::max();
+  auto outside = [](const char *name, std::optional<int64_t> value,
+                    int64_t least, int64_t most) -> std::string {
+    if (!value)
+      return cat(": '", name, "' is no 64-bit number");
+    if (*value < least)
+      return cat(": '", name, "' of ", *value, ", at least ", least);
+    if (*value > most)
+      return cat(": '", name, "' of ", *value, ", at most ", most);
+    return {};
+  };
+  for (Size size : {Size{"grid", &Schedule::grid, 1, any},
+                    Size{"grain", &Schedule::grain, 1, any},
+                    Size{"scratch", &Schedule::scratch, 0, mostScratch}}) {
+    ts::Dim dim = schedule.*size.size;
+    int64_t most = size.most;
+    bool known = false;
+    for (const Schedule &other : chosen) {
+      known |= other.*size.size == dim;
+      most = std::max(most, representative(other.*size.size));
+    }
+    if (known)
+      continue;
+    std::optional<int64_t> value =
+        dim.evaluate([](StringRef) -> std::optional<int64_t> { return 128; });
+    std::string wrong = outside(size.name, value, size.least, most);
+    if (!wrong.empty())
+      return wrong;
+  }
+  // A kernel has state or has none; builders know which.
+  int64_t state = chosen.front().state;
+  return state ? outside("state", schedule.state, sizeof(int64_t),
+                         std::max(state, mostState))
+               : outside("state", schedule.state, 0, 0);
+}
+
 /// ": there is no size 'zz'" for a symbol that is none of the kernel's. Else
 /// nothing.
 static std::string strangeSizeIn(const Schedule &schedule,
@@ -199,12 +247,12 @@ Status Resume::takeUserKernelOf(UniqueKernel &unique, StringRef name) {
 Status Resume::takeVendorOf(UniqueKernel &unique, StringRef library) {
   for (VendorLibrary known : state.target->vendorLibraries())
     if (name(known) == std::string_view(library)) {
-      VendorMatch match = matchVendorProduct(unique.kernel, known);
-      if (!match.product)
+      VendorMatch match = matchVendorMatmul(unique.kernel, known);
+      if (!match.matmul)
         return refuse(cat("kernel ", unique.signature, " cannot be ",
                           library.str(), "'s: ", match.why));
       unique.vendorOffers = {{library.str(), true, "by the dump"}};
-      return takeVendor(unique, std::move(*match.product),
+      return takeVendor(unique, std::move(*match.matmul),
                         state.targets.front());
     }
   return refuse(cat("kernel ", unique.signature, " is of '", library.str(),
@@ -253,6 +301,8 @@ Status Resume::readSchedules() {
       std::string wrong = excessIn(*schedule, *chosen);
       if (wrong.empty())
         wrong = strangeSizeIn(*schedule, unique.symbols);
+      if (wrong.empty())
+        wrong = wrongSizeIn(*schedule, *chosen);
       if (!wrong.empty()) {
         status = refuse(cat("kernel ", name,
                             " has a schedule that does not fit it", wrong));
@@ -366,8 +416,10 @@ Status Resume::run() {
     program = std::move(text);
     ASSIGN_OR_RETURN(std::string objects, beside(dumpName(*findPhase("emit"))));
     path = std::move(objects);
-  } else if (!isText(state.input, state.options)) {
-    return refuse("not a program of the compiler");
+  } else {
+    ASSIGN_OR_RETURN(bool text, isText(state.input, state.options));
+    if (!text)
+      return refuse("not a program of the compiler");
   }
   TRY(readModule());
   if (first.in >= Level::kernel)

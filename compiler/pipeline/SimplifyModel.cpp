@@ -6,10 +6,10 @@
 #include "graph/layout/FewFeatures.h"
 #include "graph/layout/SplitPools.h"
 #include "graph/quantize/ConvertFloat.h"
-#include "graph/quantize/QuantisedProducts.h"
+#include "graph/quantize/QuantisedMatmuls.h"
 #include "graph/quantize/QuantizeWeights.h"
-#include "graph/quantize/RoundProducts.h"
-#include "graph/quantize/ScaledProducts.h"
+#include "graph/quantize/RoundMatmuls.h"
+#include "graph/quantize/ScaledMatmuls.h"
 #include "graph/quantize/WidenScatter.h"
 #include "graph/simplify/FindComposites.h"
 #include "graph/simplify/FoldConv.h"
@@ -96,7 +96,7 @@ LogicalResult arrangeChannels(func::FuncOp function,
 
 LogicalResult roundToTf32(func::FuncOp function, const CompileState &state) {
   if (state.options.allowTf32 && state.targets.front().tf32)
-    roundProducts(function);
+    roundMatmuls(function);
   return mlir::success();
 }
 
@@ -118,8 +118,8 @@ Status dropUnusedBodies(CompileState &state) {
 }
 
 constexpr Pass passes[] = {
-    {"quantised-products", onEach<plain<multiplyQuantised>>, true},
-    {"scaled-products", onEach<plain<scaleProducts>>, true},
+    {"quantised-matmuls", onEach<plain<multiplyQuantised>>, true},
+    {"scaled-matmuls", onEach<plain<scaleMatmuls>>, true},
     {"fold-constants", onEach<plain<fold>>, true},
     {"simplify", onEach<plain<simplify>>, true},
     // What shape arithmetic left of masks becomes numbers.
@@ -135,7 +135,7 @@ constexpr Pass passes[] = {
     {"quantize-weights", onEach<quantiseWeights>, true},
     {"convert-float", onEach<convertFloats>, true},
     {"widen-scatter", onEach<plain<widenScatter>>, true},
-    {"round-products", onEach<roundToTf32>, true},
+    {"round-matmuls", onEach<roundToTf32>, true},
     {"fold-constants-again", onEach<plain<fold>>, true},
     {"drop-unused-bodies", dropUnusedBodies},
     {"mark-index-limits", markLimits},

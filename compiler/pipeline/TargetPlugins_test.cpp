@@ -58,6 +58,17 @@ TEST(Targets, HaveNamesOfTheirOwnAndWhatTheModelsDivideBy) {
   EXPECT_EQ(findTarget("tpu"), nullptr);
 }
 
+TEST(Targets, NoTwoHaveOneName) {
+  EXPECT_TRUE(checkTargets(allTargets()));
+  const Target *all[] = {findTarget("cpu"), findTarget("null"),
+                         findTarget("cpu")};
+  Status status = checkTargets(all);
+  ASSERT_FALSE(status);
+  EXPECT_EQ(status.error().kind, ErrorKind::internal);
+  EXPECT_THAT(status.error().message(),
+              HasSubstr("two targets have the name 'cpu'"));
+}
+
 TEST(Targets, ProgramsForAllCoresAreTheNearestPowerOfTwo) {
   for (auto [cores, programs] : {std::pair(1u, 1),
                                  {2, 2},

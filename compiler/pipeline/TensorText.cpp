@@ -10,24 +10,31 @@
 using namespace mlir;
 
 namespace knapper {
-bool isText(const CompileInput &input, const Options &options) {
+Expected<bool> isText(const CompileInput &input, const Options &options) {
   if (!options.modelFormat.empty())
     return options.modelFormat == "mlir";
   bool resumes = !options.startFrom.empty();
   if (input.path.empty())
     return resumes;
   // StableHLO has the same name.
-  return StringRef(input.path).ends_with(".mlir") &&
-         (resumes || frontEndFor(modelOf(input)).name() != "stablehlo");
+  if (!StringRef(input.path).ends_with(".mlir"))
+    return false;
+  if (resumes)
+    return true;
+  ASSIGN_OR_RETURN(const FrontEnd *frontEnd, frontEndFor(modelOf(input)));
+  return frontEnd->name() != "stablehlo";
 }
 
 ModelInput modelOf(const CompileInput &input) {
   return {input.path, input.bytes};
 }
 
-const FrontEnd &frontEndOf(const CompileInput &input, const Options &options) {
-  const FrontEnd *named = findFrontEnd(options.modelFormat);
-  return named ? *named : frontEndFor(modelOf(input));
+Expected<const FrontEnd *> frontEndOf(const CompileInput &input,
+                                      const Options &options) {
+  TRY(checkFrontEnds(allFrontEnds()));
+  if (const FrontEnd *named = findFrontEnd(options.modelFormat))
+    return named;
+  return frontEndFor(modelOf(input));
 }
 
 Expected<OwningOpRef<ModuleOp>> parseTensorText(CompileState &state,

@@ -14,11 +14,14 @@ namespace knapper {
 /// Whether the model is tensor IR as text rather than ONNX: by
 /// --model-format, else by the path's ending `.mlir`, or because
 /// --start-from reads what --dump-dir wrote. Never by what the bytes hold.
-bool isText(const CompileInput &input, const Options &options);
+/// Errors as frontEndOf.
+Expected<bool> isText(const CompileInput &input, const Options &options);
 
 /// The front end of a model that is no text: by --model-format, else the first
-/// that accepts it.
-const FrontEnd &frontEndOf(const CompileInput &input, const Options &options);
+/// that accepts it. InternalError where a front end throws, or two have one
+/// name.
+Expected<const FrontEnd *> frontEndOf(const CompileInput &input,
+                                      const Options &options);
 /// The model as front ends see it.
 ModelInput modelOf(const CompileInput &input);
 

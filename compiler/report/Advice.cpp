@@ -41,7 +41,7 @@ std::string typesOf(const Json &kernel) {
   return text.substr(begin, text.find('\n', begin) - begin);
 }
 
-bool isProduct(const std::string &hero) {
+bool isMatmul(const std::string &hero) {
   return hero == "matmul" || hero == "conv" || hero == "attention";
 }
 
@@ -76,16 +76,16 @@ void adviseTuning(const Subject &subject, const Json &kernel, Json &entry) {
 void adviseTypes(const Subject &subject, const Json &kernel, Json &entry) {
   if (!has(typesOf(kernel), "xf32"))
     return;
-  bool product = isProduct(textOf(kernel, "hero"));
+  bool matmul = isMatmul(textOf(kernel, "hero"));
   bool memory = textOf(entry, "bound_by") == "memory";
   if (subject.gpu) {
-    if (product || memory)
+    if (matmul || memory)
       add(entry, "dtype",
           std::string("computes in f32: --dtype bf16 halves its bytes") +
-              (product ? " and doubles what tensor cores do" : ""));
+              (matmul ? " and doubles what tensor cores do" : ""));
     return;
   }
-  if (!product)
+  if (!matmul)
     return;
   if (memory && textOf(kernel, "hero") != "attention" &&
       readsWeights(subject.description, entry))

@@ -164,7 +164,7 @@ void comparisonSection(Writer &out, const Json &description) {
   out.raw("<h2 id=\"comparison\">Comparison</h2><p>")
       .text("First: " + textOf(comparison, "first") +
             "; second: " + textOf(comparison, "second") +
-            ". Both ran in turns on the same inputs; times are medians.")
+            ". Both ran interleaved on the same inputs; times are medians.")
       .raw("</p><table class=\"rows comparison\"><thead><tr><th>first, us</th>"
            "<th>second, us</th><th>second / first</th><th>difference, us</th>"
            "<th>origin</th><th>first's kernels</th><th>second's kernels</th>"

@@ -6,7 +6,7 @@
 namespace knapper::report {
 
 /// Two descriptions that have "profile" (Times.h), of runs on the same inputs
-/// in turns:
+/// interleaved:
 ///   {"first", "second": names of the files,
 ///    "total_us": [first, second], "ratio": second over first,
 ///    "kernels": [{"origin", "first": {"kernels", "launches", "us"},

@@ -10,7 +10,7 @@ using report::Json;
 
 namespace {
 
-/// A product of f32 with weights (100 kB of a launch's bytes) and a softmax
+/// A matmul of f32 with weights (100 kB of a launch's bytes) and a softmax
 /// behind it, for any number of rows.
 Json description() {
   return Json::parse(R"json({
@@ -18,7 +18,7 @@ Json description() {
     "inputs": [{"name": "x", "dtype": "f32", "shape": ["n", 64]}],
     "outputs": [{"name": "y", "dtype": "f32", "shape": ["n", 64]}],
     "launches": [
-      {"origin": "product", "args": [0, 2, 3],
+      {"origin": "matmul", "args": [0, 2, 3],
        "choices": [{"kernel": "matmul_aaaa", "schedule": "s", "guard": "1"}]},
       {"origin": "softmax", "args": [3, 1],
        "choices": [{"kernel": "reduce_bbbb", "schedule": "t", "guard": "1"}]}],
@@ -36,7 +36,7 @@ Json description() {
          "text": "func.func @kernel(%arg0: tensor<?x64xf32>) -> tensor<?x64xf32> {\n",
          "knobs": []}],
       "fusion": {
-        "kernels": [{"hero": "matmul", "ops": ["dot"], "origins": ["product"]},
+        "kernels": [{"hero": "matmul", "ops": ["dot"], "origins": ["matmul"]},
                     {"hero": "reduce", "ops": ["softmax"],
                      "origins": ["softmax"]}],
         "boundaries": [{"producer": 0, "consumer": 1, "secondsSaved": 1e-6,
@@ -52,12 +52,12 @@ Json devices(const char *isa = "x86-64-v3") {
            {"copy_gbps_one_core", 8.0}}};
 }
 
-/// A run: the product takes `us` and as many bytes and operations, the softmax
+/// A run: the matmul takes `us` and as many bytes and operations, the softmax
 /// 2 us.
 Json profile(double us, double bytes = 120000, double flops = 1000) {
   return {{"launches",
            {{{"kernel", "matmul_aaaa"},
-             {"origin", "product"},
+             {"origin", "matmul"},
              {"schedule", "s"},
              {"executions", 1},
              {"index", 0},
@@ -92,12 +92,12 @@ TEST(Times, AreMediansAgainstThePeakThatDecides) {
   EXPECT_EQ(times["total_us"], 27.0);
   EXPECT_EQ(times["kernels_us"], 26.0);
   EXPECT_EQ(times["outside_us"], 1.0);
-  const Json &product = times["kernels"][0];
-  EXPECT_EQ(product["us"], 24.0);
-  EXPECT_NEAR(product["share_percent"].get<double>(), 100 * 24. / 26, 1e-9);
+  const Json &matmul = times["kernels"][0];
+  EXPECT_EQ(matmul["us"], 24.0);
+  EXPECT_NEAR(matmul["share_percent"].get<double>(), 100 * 24. / 26, 1e-9);
   // 120 kB at 10 GB/s are 12 us.
-  EXPECT_NEAR(product["roofline_percent"].get<double>(), 50, 1e-9);
-  EXPECT_EQ(product["bound_by"], "memory");
+  EXPECT_NEAR(matmul["roofline_percent"].get<double>(), 50, 1e-9);
+  EXPECT_EQ(matmul["bound_by"], "memory");
   Json compute =
       report::timesOf(description(), {profile(20, 10, 1e6)}, devices());
   EXPECT_EQ(compute["kernels"][0]["bound_by"], "arithmetic");
@@ -121,9 +121,9 @@ TEST(Times, WithoutPeaksNoShareIsInvented) {
 
 TEST(Advice, SizesTuningWeightsAndFusion) {
   Json times = report::timesOf(description(), {profile(24)}, devices());
-  const Json &product = times["kernels"][0];
-  EXPECT_EQ(kinds(product), (Kinds{"sizes", "tune", "int8", "fusion"}));
-  std::string all = product["advice"].dump();
+  const Json &matmul = times["kernels"][0];
+  EXPECT_EQ(kinds(matmul), (Kinds{"sizes", "tune", "int8", "fusion"}));
+  std::string all = matmul["advice"].dump();
   for (const char *part : {"--dim n=8", "knapper tune", "--weights-only",
                            "not fused with softmax: a kernel holds one"})
     EXPECT_NE(all.find(part), std::string::npos) << part;
@@ -136,9 +136,9 @@ TEST(Advice, WhatIsDoneIsNotAdvised) {
   kernel["text"] = "func.func @kernel(%arg0: tensor<8x64xbf16>) {\n";
   done["report"]["fusion"]["boundaries"] = Json::array();
   Json times = report::timesOf(done, {profile(24)}, devices());
-  const Json &product = times["kernels"][0];
-  EXPECT_EQ(kinds(product), Kinds{"none"});
-  EXPECT_NE(product["advice"].dump().find("at 50 % of the roofline (memory)"),
+  const Json &matmul = times["kernels"][0];
+  EXPECT_EQ(kinds(matmul), Kinds{"none"});
+  EXPECT_NE(matmul["advice"].dump().find("at 50 % of the roofline (memory)"),
             std::string::npos);
 }
 
@@ -148,10 +148,10 @@ TEST(Advice, NearThePeakNothingIsToGain) {
   near["report"]["unique_kernels"][0]["text"] =
       "func.func @kernel(%arg0: tensor<?x64xbf16>) {\n";
   Json times = report::timesOf(near, {profile(13)}, devices());
-  const Json &product = times["kernels"][0];
-  EXPECT_EQ(kinds(product), Kinds{"none"});
-  EXPECT_NE(product["advice"].dump().find("at 92 % of the roofline (memory): "
-                                          "nothing to gain"),
+  const Json &matmul = times["kernels"][0];
+  EXPECT_EQ(kinds(matmul), Kinds{"none"});
+  EXPECT_NE(matmul["advice"].dump().find("at 92 % of the roofline (memory): "
+                                         "nothing to gain"),
             std::string::npos);
 }
 
@@ -204,7 +204,7 @@ TEST(Comparison, PairsBySignatureAndByWhatIsComputed) {
   Json comparison = report::comparisonOf(first, measured({run}, other));
   const Json &rows = comparison["kernels"];
   ASSERT_EQ(rows.size(), 3u);
-  EXPECT_EQ(rows[0]["origin"], "product");
+  EXPECT_EQ(rows[0]["origin"], "matmul");
   EXPECT_EQ(rows[0]["difference_us"], -14.0);
   EXPECT_NEAR(rows[0]["ratio"].get<double>(), 10. / 24, 1e-9);
   EXPECT_EQ(rows[1]["origin"], "cast");

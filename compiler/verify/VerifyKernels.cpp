@@ -66,7 +66,7 @@ std::string VerifyReport::json() const {
 namespace {
 
 /// What rounding between the ops of a kernel may add up to. `tf32`: operands of
-/// its products may have 10 bits of mantissa.
+/// its matmuls may have 10 bits of mantissa.
 double boundOf(DType dtype, bool tf32) {
   switch (dtype) {
   case DType::f32:
@@ -151,7 +151,7 @@ bool isChecked(Operation *op) {
   return isa<ts::KernelOp, ts::IfOp, ts::LoopOp>(op) && !isTaken(op);
 }
 
-/// Whether a product of the op may be of tf32; of a branch or loop, any of the
+/// Whether a matmul of the op may be of tf32; of a branch or loop, any of the
 /// program's.
 bool mayRound(Operation *op) {
   if (!isa<ts::KernelOp>(op))

@@ -1,5 +1,4 @@
-//===- VerifyKernels.h - Every kernel against the reference
-//----------------------===//
+//===- VerifyKernels.h - Every kernel against the reference --------------===//
 //
 // Compiles the model so that each kernel's results are outputs too, runs it,
 // and evaluates the region of each kernel in the reference (float64 inside) on

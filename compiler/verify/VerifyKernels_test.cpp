@@ -67,13 +67,13 @@ TEST(Verify, EveryKernelAgreesWithTheReference) {
 TEST(Verify, BranchesAndLoopsAreCheckedAsAWhole) {
   constexpr const char *text = R"(
 module {
-func.func private @turn(%h: tensor<8xf32>) -> (tensor<8xf32>, tensor<8xf32>) {
+func.func private @iteration(%h: tensor<8xf32>) -> (tensor<8xf32>, tensor<8xf32>) {
   %0 = ts.tanh %h : tensor<8xf32>
   return %0, %0 : tensor<8xf32>, tensor<8xf32>
 }
 func.func @main(%x: tensor<?x8xf32, #ts.dims<"n", 8>>) -> tensor<?x8xf32, #ts.dims<"n", 8>> {
   %0 = ts.reduce add %x [0] : tensor<?x8xf32, #ts.dims<"n", 8>>
-  %1:2 = ts.loop @turn counter "i" trips <"n"> carried(%0 : tensor<8xf32>) captures() symbols [] reversed [true] to (tensor<8xf32>, tensor<?x8xf32, #ts.dims<"n", 8>>) loc("/Loop")
+  %1:2 = ts.loop @iteration counter "i" trips <"n"> carried(%0 : tensor<8xf32>) captures() symbols [] reversed [true] to (tensor<8xf32>, tensor<?x8xf32, #ts.dims<"n", 8>>) loc("/Loop")
   %2 = ts.exp %1#1 : tensor<?x8xf32, #ts.dims<"n", 8>>
   return %2 : tensor<?x8xf32, #ts.dims<"n", 8>>
 }

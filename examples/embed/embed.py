@@ -66,7 +66,7 @@ def peer(model: Path, threads: int):
 
 
 def race(ours, theirs, inputs, seconds: float) -> tuple[float, float]:
-    """Median milliseconds of both, called in turns for about `seconds`."""
+    """Median milliseconds of both, called interleaved for about `seconds`."""
     times: tuple[list[float], list[float]] = ([], [])
     end = time.perf_counter() + seconds
     while time.perf_counter() < end or not times[0]:
@@ -143,7 +143,7 @@ def main() -> int:
     long = (SENTENCES * 2)[:8]
     batch = tokenize(tokenizer, [" ".join([s] * 40) for s in long])
     batch = {name: np.ascontiguousarray(a[:, :128]) for name, a in batch.items()}
-    print(f"\nmilliseconds, {threads} threads, medians in turns")
+    print(f"\nmilliseconds, {threads} threads, medians interleaved")
     for label, feed in (("these sentences", inputs), ("8 x 128 tokens", batch)):
         mine, other = race(ours, theirs, feed, arguments.seconds)
         print(

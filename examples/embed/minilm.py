@@ -56,8 +56,8 @@ def encoder(weights: dict[str, np.ndarray], config: dict) -> onnx.ModelProto:
     def dense(x: str, source: str, name: str) -> str:
         matrix = g.constant(f"{source}.weight", weights[f"{source}.weight"].T)
         bias = g.constant(f"{source}.bias", weights[f"{source}.bias"])
-        product = g("MatMul", x, matrix, name=f"{name}.matmul")
-        return g("Add", product, bias, name=name)
+        matmul = g("MatMul", x, matrix, name=f"{name}.matmul")
+        return g("Add", matmul, bias, name=name)
 
     def norm(x: str, source: str, name: str) -> str:
         gain = g.constant(f"{source}.weight", weights[f"{source}.weight"])

@@ -4,7 +4,7 @@
     make demo-torch        or        .venv/bin/python examples/train/train.py
 
 Trains the same weights on the same text by eager PyTorch, by Knapper and by
-inductor, in turns. Prints the loss and the time of a step and of a forward for
+inductor, interleaved. Prints the loss and the time of a step and of a forward for
 each, and where the report of the compilation lies. Ends with 1 when the losses
 differ.
 """

@@ -19,7 +19,7 @@ int64_t divisorOf(int64_t length) {
   return 1;
 }
 
-/// Where a real transform is two products of matrices of at most this many
+/// Where a real transform is two matmuls by matrices of at most this many
 /// rows, or one.
 constexpr int64_t largestRealMatrix = 128, largestSingleMatrix = 96;
 
@@ -49,7 +49,7 @@ int64_t firstOfReal(int64_t length) {
     return 1;
   if (int64_t d = middleDivisor(length, largestRealMatrix); d > 1)
     return d;
-  // One product is done in less time than several of as many steps.
+  // One matmul is done in less time than several of as many steps.
   constexpr int64_t mostRows = 1024;
   int64_t whole = length <= mostRows ? realCost(length, 1) : length * 4;
   int64_t d = middleDivisor(length, mostRows);
@@ -92,15 +92,15 @@ FourierPlanes matrixTransform(NodeBuilder &n, FourierPlanes x, Dim length,
                               double sign) {
   FourierPlanes w =
       roots(n, length, length, length, sign, ts::elementTypeOf(x.re));
-  auto product = [&](Value a, Value b) {
+  auto matmul = [&](Value a, Value b) {
     return n.make<ts::DotOp>(a, b, ArrayRef<int64_t>{}, ArrayRef<int64_t>{},
                              ArrayRef<int64_t>{1}, ArrayRef<int64_t>{0},
                              TypeAttr());
   };
-  FourierPlanes y{product(x.re, w.re), product(x.re, w.im)};
+  FourierPlanes y{matmul(x.re, w.re), matmul(x.re, w.im)};
   if (!x.im)
     return y;
-  return {n.sub(y.re, product(x.im, w.im)), n.add(y.im, product(x.im, w.re))};
+  return {n.sub(y.re, matmul(x.im, w.im)), n.add(y.im, matmul(x.im, w.re))};
 }
 
 /// [rows, columns] twice as [rows, 2 * columns], an element of each in turn.

@@ -1,4 +1,4 @@
-// Discrete Fourier transforms as products with matrices of roots of one: no
+// Discrete Fourier transforms as matmuls with matrices of roots of one: no
 // butterflies, so that long ones take more operations than a library's.
 #pragma once
 

@@ -14,6 +14,17 @@ Expected<std::string_view> ModelInput::content(std::string &read) const {
   return std::string_view(read);
 }
 
+Error threwError(const FrontEnd &frontEnd, std::string_view doing,
+                 const ModelInput &input, std::string_view what) {
+  Error error = internalError(
+      "the front end '" + std::string(frontEnd.name()) + "' threw while it " +
+          std::string(doing) + ": " + std::string(what),
+      input.path.empty() ? "the model" : std::string(input.path));
+  error.hint = "name the model's format with --model-format, or mend the front "
+               "end: errors are values";
+  return error;
+}
+
 Expected<std::string> FrontEnd::inspect(const ModelInput &input) const {
   return userError("models of the format " + std::string(name()) +
                        " are not inspected",

@@ -7,7 +7,9 @@
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OwningOpRef.h"
 #include "runtime/base/Error.h"
+#include <exception>
 #include <memory>
+#include <new>
 #include <span>
 #include <string>
 #include <string_view>
@@ -69,16 +71,49 @@ public:
   /// No shape function is called then, so the same bytes give the same program
   /// whatever is registered: such a program may be cached.
   virtual bool givesExternalTypes() const { return false; }
-  /// What the model needs, without importing it: JSON as knapper_inspect has it.
-  /// Errors: UserError for what is no model, or where a format is not inspected.
+  /// What the model needs, without importing it: JSON as knapper_inspect has
+  /// it. Errors: UserError for what is no model, or where a format is not
+  /// inspected.
   virtual Expected<std::string> inspect(const ModelInput &input) const;
 };
 
+/// The InternalError of a front end that threw `what` while `doing`.
+Error threwError(const FrontEnd &frontEnd, std::string_view doing,
+                 const ModelInput &input, std::string_view what);
+
+/// Calls a function of a front end, which may be anybody's. What it throws
+/// becomes an InternalError that names the front end; only lack of memory is
+/// passed on.
+template <typename F>
+auto guarded(const FrontEnd &frontEnd, std::string_view doing,
+             const ModelInput &input, F &&call) -> decltype(call()) {
+  try {
+    return call();
+  } catch (const std::bad_alloc &) {
+    throw;
+  } catch (const std::exception &thrown) {
+    return threwError(frontEnd, doing, input, thrown.what());
+  } catch (...) {
+    return threwError(frontEnd, doing, input, "no std::exception");
+  }
+}
+
+/// `otherFiles`, guarded.
+inline Expected<std::vector<std::string>>
+otherFilesOf(const FrontEnd &frontEnd, const ModelInput &input) {
+  return guarded(frontEnd, "listed its files", input,
+                 [&] { return frontEnd.otherFiles(input); });
+}
+
 /// The front ends of this build.
 std::span<const FrontEnd *const> allFrontEnds();
+/// An InternalError where two have one name: the second would never be found.
+Status checkFrontEnds(std::span<const FrontEnd *const> frontEnds);
 /// The front end of that name, or null.
 const FrontEnd *findFrontEnd(std::string_view name);
-/// The first that accepts the model.
-const FrontEnd &frontEndFor(const ModelInput &input);
+/// The first that accepts the model. Errors: as `guarded` has them.
+Expected<const FrontEnd *>
+frontEndFor(const ModelInput &input,
+            std::span<const FrontEnd *const> among = allFrontEnds());
 
 } // namespace knapper

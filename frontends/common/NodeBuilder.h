@@ -1,5 +1,4 @@
-//===- NodeBuilder.h - Building tensor IR for one node of a graph
-//----------===//
+//===- NodeBuilder.h - Building tensor IR for one node of a graph --------===//
 //
 // What the front ends share. A `GraphBuilder` is one import: the builder, the
 // symbols and what is known of small integer tensors. A `NodeBuilder` is one

@@ -127,7 +127,7 @@ double filterOf(Node &n) { return n.real("mask_filter_value", -10000); }
 // Attention and QAttention
 //===----------------------------------------------------------------------===//
 
-/// The products of the input and the joint weights [.., q + k + v] in, with
+/// The matmuls of the input and the joint weights [.., q + k + v] in, with
 /// bias; `past` is [2, B, N, P, D] and so is the result 1.
 LogicalResult selfAttention(Node &n, Value joint, Value mask, Value past,
                             Value bias, ArrayRef<int64_t> given) {
@@ -207,8 +207,8 @@ LogicalResult importAttention(Node &n) {
 /// input, weights, bias, their scales, mask, their zero points, past.
 LogicalResult importQAttention(Node &n) {
   Type f32 = n.b.getF32Type();
-  Value product = integerMatMul(n, n[0], n[6], n[1], n[7]);
-  Value joint = n.mul(n.convert(product, f32),
+  Value matmul = integerMatMul(n, n[0], n[6], n[1], n[7]);
+  Value joint = n.mul(n.convert(matmul, f32),
                       n.mul(n.convert(n[3], f32), n.convert(n[4], f32)));
   return selfAttention(n, n.add(joint, n[2]), n[5], n[8], {}, {});
 }

@@ -1,4 +1,4 @@
-// com.microsoft: operators of bytes, and products with packed weights.
+// com.microsoft: operators of bytes, and matmuls with packed weights.
 #include "frontends/onnx/Integers.h"
 #include "frontends/onnx/Standard.h"
 #include "frontends/onnx/Tensors.h"
@@ -132,32 +132,32 @@ LogicalResult importQLinearConv(Node &n) {
 }
 
 //===----------------------------------------------------------------------===//
-// Products of bytes
+// Matmuls of bytes
 //===----------------------------------------------------------------------===//
 
-/// The product in floats; a scale is one number, or of b one a column.
-Value scaledProduct(Node &n, Value a, Value aScale, Value aZero, Value b,
-                    Value bScale, Value bZero, Value bias) {
+/// The matmul in floats; a scale is one number, or of b one a column.
+Value scaledMatmul(Node &n, Value a, Value aScale, Value aZero, Value b,
+                   Value bScale, Value bZero, Value bias) {
   Type f32 = n.b.getF32Type();
-  Value product = n.convert(integerMatMul(n, a, aZero, b, bZero), f32);
+  Value matmul = n.convert(integerMatMul(n, a, aZero, b, bZero), f32);
   auto one = [&](Value x) {
     return x && ts::elementCount(x.getType()).isConstant(1) ? n.reshape(x, {})
                                                             : x;
   };
-  Value y = n.mul(product, n.mul(one(aScale), one(bScale)));
+  Value y = n.mul(matmul, n.mul(one(aScale), one(bScale)));
   return bias && y ? n.add(y, bias) : y;
 }
 
 /// a's bytes and b's, their scales, their zero points, a bias.
 LogicalResult importMatMulIntegerToFloat(Node &n) {
-  return n.out(scaledProduct(n, n[0], n[2], n[4], n[1], n[3], n[5], n[6]));
+  return n.out(scaledMatmul(n, n[0], n[2], n[4], n[1], n[3], n[5], n[6]));
 }
 
 /// a's floats, b's bytes, its scale and zero point, a bias.
 LogicalResult importDynamicQuantizeMatMul(Node &n) {
   DynamicSteps left = quantizeDynamically(n, n[0]);
-  return n.out(scaledProduct(n, left.steps, left.scale, left.zero, n[1], n[2],
-                             n[3], n[4]));
+  return n.out(scaledMatmul(n, left.steps, left.scale, left.zero, n[1], n[2],
+                            n[3], n[4]));
 }
 
 LogicalResult importMatMulInteger16(Node &n) {
@@ -166,7 +166,7 @@ LogicalResult importMatMulInteger16(Node &n) {
       Standard(n, "MatMul")({n.convert(n[0], i32), n.convert(n[1], i32)}));
 }
 
-/// a, its scale and zero point, b, its, c in steps of the product, y's. Without
+/// a, its scale and zero point, b, its, c in steps of the matmul, y's. Without
 /// y's the result is floats.
 LogicalResult importQGemm(Node &n) {
   Type f32 = n.b.getF32Type();
@@ -174,14 +174,14 @@ LogicalResult importQGemm(Node &n) {
     return n.fail("A and B must be matrices", "use QLinearMatMul");
   Value a = n.flag("transA", false) ? n.transpose(n[0], {1, 0}) : n[0];
   Value b = n.flag("transB", false) ? n.transpose(n[3], {1, 0}) : n[3];
-  Value product = integerMatMul(n, a, n[2], b, n[5]);
+  Value matmul = integerMatMul(n, a, n[2], b, n[5]);
   if (n.has(6))
-    product = n.add(product, n[6]);
+    matmul = n.add(matmul, n[6]);
   auto one = [&](Value x) {
     return x && ts::elementCount(x.getType()).isConstant(1) ? n.reshape(x, {})
                                                             : x;
   };
-  Value y = n.mul(n.convert(product, f32),
+  Value y = n.mul(n.convert(matmul, f32),
                   n.mul(n.mul(one(n[1]), one(n[4])), n.real("alpha", 1)));
   return n.out(n.has(7) ? bytes(n, y, n[7], n[8], n[0]) : y);
 }

@@ -1,5 +1,4 @@
-//===- ControlFlowBodies.h - Branches and loops of rows of operators
-//---------------===//
+//===- ControlFlowBodies.h - Branches and loops of rows of operators -----===//
 #pragma once
 
 #include "frontends/onnx/Node.h"

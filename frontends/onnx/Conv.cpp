@@ -284,7 +284,7 @@ Value integerConv(Node &n, Value x, Value xZero, Value filter,
   else if (filterZero)
     filterZero = n.broadcastAt(filterZero, {0}, ts::dimsOf(filter));
   Centred input = centred(x, xZero), weights = centred(filter, filterZero);
-  // Bytes by constant ones stay bytes (QuantisedProducts.h).
+  // Bytes by constant ones stay bytes (QuantisedMatmuls.h).
   int64_t slice = exactTerms(input, weights);
   std::optional<int64_t> read = ts::elementCount(filter.getType()).asConstant();
   if (slice && read && *read > 0 && ts::isConstantExpression(filter)) {

@@ -208,9 +208,9 @@ private:
                            contract;
       for (int64_t i = 0; i < theirCount; ++i)
         contract.push_back(batch + (first ? mineCount : 0) + i);
-      Value product = n.make<ts::DotOp>(d, other, ArrayRef<int64_t>(batchDims),
-                                        otherBatch, ArrayRef<int64_t>(contract),
-                                        ArrayRef<int64_t>(theirs), TypeAttr());
+      Value matmul = n.make<ts::DotOp>(d, other, ArrayRef<int64_t>(batchDims),
+                                       otherBatch, ArrayRef<int64_t>(contract),
+                                       ArrayRef<int64_t>(theirs), TypeAttr());
       // Now [batch, our free dims, contracted dims in the other's order].
       SmallVector<int64_t> place(ts::rankOf(self));
       for (int64_t i = 0; i < batch; ++i)
@@ -222,7 +222,7 @@ private:
       for (auto [ours, its] : llvm::zip(selfContract, otherContract))
         place[ours] =
             batch + mineCount + (llvm::find(order, its) - order.begin());
-      add(self, n.transpose(product, place));
+      add(self, n.transpose(matmul, place));
     };
     side(dot.getLhs(), dot.getLhsBatch(), dot.getLhsContract(), dot.getRhs(),
          dot.getRhsBatch(), dot.getRhsContract(), true);

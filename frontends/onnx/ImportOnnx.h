@@ -1,5 +1,4 @@
-//===- ImportOnnx.h - An ONNX model as tensor IR
-//------------------------------===//
+//===- ImportOnnx.h - An ONNX model as tensor IR -------------------------===//
 //
 // The result is a module with `func.func @main`; arguments and results carry
 // `ts.name`. Module attributes:

@@ -1,5 +1,4 @@
-//===- InspectOnnx.h - What an ONNX model holds, without compiling it
-//---------===//
+//===- InspectOnnx.h - What an ONNX model holds, without compiling it ----===//
 #pragma once
 
 #include "frontends/onnx/ImportOnnx.h"

@@ -1,13 +1,13 @@
-//===- Integers.h - Products of quantised tensors -------------------------===//
+//===- Integers.h - Matmuls of quantised tensors --------------------------===//
 //
 // 8-bit factors less their zero points, summed in i32: what the *Integer and
 // QLinear* operators share. Zero points may be null.
 //
 // A matrix or filter of constants multiplies as bytes, the zero points coming
-// in after the sums. Other products run on the float units where that is exact:
+// in after the sums. Other matmuls run on the float units where that is exact:
 // as long as every partial sum is an integer below 2^24 in magnitude, f32 holds
 // it, in whatever order it is added up. So the contracted dim is cut into
-// slices that cannot leave that range (256 to 1024 long), each an f32 product
+// slices that cannot leave that range (256 to 1024 long), each an f32 matmul
 // rounded to i32; the slices are added as integers. What has no known length,
 // or would be too many slices, multiplies in i32.
 //
@@ -31,7 +31,7 @@ struct Centred {
 /// `zero` may be null; one that is known to be 0 is left out.
 Centred centred(mlir::Value value, mlir::Value zero);
 
-/// How many products of the two a slice adds up at most; 0: none is exact.
+/// How many matmuls of the two a slice adds up at most; 0: none is exact.
 int64_t exactTerms(const Centred &a, const Centred &b);
 inline constexpr int64_t maxSlices = 64;
 

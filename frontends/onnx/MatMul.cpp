@@ -159,7 +159,7 @@ void takeDiagonal(Node &n, Labelled &x, size_t a, size_t b) {
                      {static_cast<int64_t>(b)}, false);
 }
 
-/// The product of two operands, summed over the labels that they share and
+/// The contraction of two operands: summed over the labels that they share and
 /// nothing later `needs`.
 Labelled contract(Node &n, const Labelled &a, const Labelled &b,
                   const std::map<char, int> &needs) {
@@ -179,16 +179,16 @@ Labelled contract(Node &n, const Labelled &a, const Labelled &b,
     (needs.count(c) ? ab : ac).push_back(i);
     (needs.count(c) ? bb : bc).push_back(j);
   }
-  Labelled product{dot(n, n.broadcastTo(a.value, da),
-                       n.broadcastTo(b.value, db), ab, bb, ac, bc),
-                   ""};
+  Labelled contraction{dot(n, n.broadcastTo(a.value, da),
+                           n.broadcastTo(b.value, db), ab, bb, ac, bc),
+                       ""};
   for (int64_t i : ab)
-    product.labels += a.labels[i];
+    contraction.labels += a.labels[i];
   for (const Labelled *side : {&a, &b})
     for (char c : side->labels)
       if ((side == &a ? b : a).labels.find(c) == std::string::npos)
-        product.labels += c;
-  return product;
+        contraction.labels += c;
+  return contraction;
 }
 
 /// From the left to the right; sums first over labels that one operand has
@@ -281,20 +281,20 @@ LogicalResult importEinsum(Node &n) {
       operand.value = n.reduce(ts::ReduceKind::add, operand.value, gone, false);
     operand.labels = kept;
   }
-  Labelled product = operands[0];
+  Labelled contraction = operands[0];
   for (size_t i = 1; i < operands.size(); ++i) {
     std::map<char, int> needs = inResult;
     for (const Labelled &later : ArrayRef<Labelled>(operands).drop_front(i + 1))
       for (char c : later.labels)
         ++needs[c];
-    product = contract(n, product, operands[i], needs);
-    if (!product.value)
+    contraction = contract(n, contraction, operands[i], needs);
+    if (!contraction.value)
       return n.out(Value());
   }
   SmallVector<int64_t> permutation;
   for (char c : result)
-    permutation.push_back(product.labels.find(c));
-  return n.out(n.transpose(product.value, permutation));
+    permutation.push_back(contraction.labels.find(c));
+  return n.out(n.transpose(contraction.value, permutation));
 }
 
 /// Elimination with the largest pivot of each column, written out.
@@ -409,24 +409,24 @@ static Value byteMatMul(Node &n, Centred a, Centred b) {
   };
   offset(a, true);
   offset(b, false);
-  Value product = matmul(n, a.value, b.value, i32);
-  if (!product)
+  Value result = matmul(n, a.value, b.value, i32);
+  if (!result)
     return {};
   int64_t ra = ts::rankOf(a.value), rb = ts::rankOf(b.value);
   auto sum = [&](Value x, int64_t dim, bool keep) {
     return n.reduce(ts::ReduceKind::add, n.convert(x, i32), {dim}, keep);
   };
   if (a.zero)
-    product = n.sub(product, n.mul(a.zero, sum(b.value, rb - 2, ra > 1)));
+    result = n.sub(result, n.mul(a.zero, sum(b.value, rb - 2, ra > 1)));
   if (b.zero) {
     Value sums = sum(a.value, ra - 1, true);
     if (a.zero) {
       int64_t depth = *ts::dimOf(b.value, rb - 2).asConstant();
       sums = n.sub(sums, n.mul(a.zero, n.integerScalar(depth, i32)));
     }
-    product = n.sub(product, n.mul(sums, b.zero));
+    result = n.sub(result, n.mul(sums, b.zero));
   }
-  return product;
+  return result;
 }
 
 Value integerMatMul(Node &n, Value a, Value aZero, Value b, Value bZero) {

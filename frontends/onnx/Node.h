@@ -142,7 +142,7 @@ llvm::ArrayRef<OpRow> recurrentRows();
 llvm::ArrayRef<OpRow> sequenceRows();
 llvm::ArrayRef<OpRow> contribAttentionRows();
 llvm::ArrayRef<OpRow> contribLayerRows();
-llvm::ArrayRef<OpRow> contribProductRows();
+llvm::ArrayRef<OpRow> contribMatmulRows();
 llvm::ArrayRef<OpRow> contribQuantizedRows();
 llvm::ArrayRef<OpRow> contribOtherRows();
 

@@ -38,7 +38,7 @@ static llvm::StringMap<llvm::SmallVector<const OpRow *, 1>> buildTable() {
                                      spectralRows(),
                                      trainingRows(),
                                      contribLayerRows(),
-                                     contribProductRows(),
+                                     contribMatmulRows(),
                                      contribAttentionRows(),
                                      contribQuantizedRows(),
                                      contribOtherRows()})

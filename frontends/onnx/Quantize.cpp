@@ -153,11 +153,11 @@ LogicalResult importDequantizeLinear(Node &n) {
   return n.out(dequantize(n, n[0], scale, zero, to));
 }
 
-/// An i32 product in steps of `scale` (f32): rounded, shifted, saturated.
-Value requantize(Node &n, Value product, Value scale, Value zero, Type to) {
-  if (!product || !scale)
+/// An i32 matmul in steps of `scale` (f32): rounded, shifted, saturated.
+Value requantize(Node &n, Value matmul, Value scale, Value zero, Type to) {
+  if (!matmul || !scale)
     return {};
-  Value steps = n.mul(n.convert(product, n.b.getF32Type()), scale);
+  Value steps = n.mul(n.convert(matmul, n.b.getF32Type()), scale);
   return toInteger(n, n.make<ts::RoundEvenOp>(steps), zero, to);
 }
 
@@ -187,24 +187,24 @@ LogicalResult importQLinearMatMul(Node &n) {
   if (!areBytes(n, n[0], n[3]))
     return failure();
   Type f32 = n.b.getF32Type();
-  Value product = integerMatMul(n, n[0], n[2], n[3], n[5]);
+  Value matmul = integerMatMul(n, n[0], n[2], n[3], n[5]);
   Value scale =
       n.div(n.mul(aRow(n, n.convert(n[1], f32)), n.convert(n[4], f32)),
             aRow(n, n.convert(n[6], f32)));
   return n.out(
-      requantize(n, product, scale, aRow(n, n[7]), ts::elementTypeOf(n[7])));
+      requantize(n, matmul, scale, aRow(n, n[7]), ts::elementTypeOf(n[7])));
 }
 
 /// x, its scale and zero point; the filter, its; y's; a bias in steps of the
-/// product. The filter has a scale and zero point, or one a channel of y.
+/// matmul. The filter has a scale and zero point, or one a channel of y.
 LogicalResult importQLinearConv(Node &n) {
   if (!areBytes(n, n[0], n[3]))
     return failure();
   Type f32 = n.b.getF32Type();
-  Value product = integerConv(n, n[0], n[2], n[3], n[5]);
-  if (!product)
+  Value matmul = integerConv(n, n[0], n[2], n[3], n[5]);
+  if (!matmul)
     return failure();
-  SmallVector<Dim> dims = ts::dimsOf(product);
+  SmallVector<Dim> dims = ts::dimsOf(matmul);
   auto aChannel = [&](Value parameter) -> Value {
     if (!parameter)
       return {};
@@ -213,11 +213,11 @@ LogicalResult importQLinearConv(Node &n) {
     return n.broadcastAt(parameter, {1}, dims);
   };
   if (n.has(8))
-    product = n.add(product, aChannel(n[8]));
+    matmul = n.add(matmul, aChannel(n[8]));
   auto one = [&](size_t i) { return n.convert(n.reshape(n[i], {}), f32); };
   Value filterScale = n.convert(n[4], f32);
   Value scale = n.div(n.mul(one(1), filterScale), one(6));
-  return n.out(requantize(n, product, aChannel(scale), aChannel(n[7]),
+  return n.out(requantize(n, matmul, aChannel(scale), aChannel(n[7]),
                           ts::elementTypeOf(n[7])));
 }
 

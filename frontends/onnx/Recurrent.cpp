@@ -1,4 +1,4 @@
-// RNN, GRU and LSTM. The product of all inputs with W is one matmul before the
+// RNN, GRU and LSTM. All inputs times W are one matmul before the
 // loop; an iteration multiplies the state with R and applies the gates. Few
 // iterations stand one after another, more become a ts.loop. The LSTM of ONNX
 // Runtime's dynamic quantisation has bytes for W and R and makes bytes of what
@@ -116,7 +116,7 @@ SmallVector<GateActivation> activationsOf(Node &n, ArrayRef<StringRef> defaults,
 
 enum class RecurrentCell { rnn, gru, lstm };
 
-/// A factor of a product: [n, k]; or bytes [k, n] with a scale and a zero
+/// A factor of a matmul: [n, k]; or bytes [k, n] with a scale and a zero
 /// point, of rank 0 or [n].
 struct Weights {
   Value value, scale, zero; ///< scale and zero null: not quantised
@@ -131,7 +131,7 @@ struct Recurrence {
   Dim steps, batch, hidden;
   bool reverse;
   // Values beside the loop; `lengths` null: all steps count.
-  Value input;     ///< [steps, batch, gates * hidden]: products and biases
+  Value input;     ///< [steps, batch, gates * hidden]: matmuls and biases
   Weights weights; ///< R, [gates * hidden, hidden]
   Value bias;      ///< [hidden] of the hidden gate, where it stands inside
   Value peepholes; ///< [3 * hidden]
@@ -145,15 +145,15 @@ Value dot(Node &n, Value x, Value weights) {
                            TypeAttr());
 }
 
-/// The product with what x is in steps of a 255th of its range where the
+/// The matmul with what x is in steps of a 255th of its range where the
 /// weights are bytes.
 Value dot(Node &n, Value x, const Weights &weights) {
   if (!weights.scale)
     return dot(n, x, weights.value);
   DynamicSteps left = quantizeDynamically(n, x);
-  Value product =
+  Value matmul =
       integerMatMul(n, left.steps, left.zero, weights.value, weights.zero);
-  return n.mul(n.convert(product, n.b.getF32Type()),
+  return n.mul(n.convert(matmul, n.b.getF32Type()),
                n.mul(left.scale, weights.scale));
 }
 
@@ -296,11 +296,11 @@ struct RecurrentInputs {
   bool quantised = false; ///< com.microsoft's operator
 };
 
-/// Narrower floats are widened, as products widen them: torch's TorchScript
+/// Narrower floats are widened, as matmuls widen them: torch's TorchScript
 /// exporter writes attention of bf16 in float32, and what follows it is mixed.
 LogicalResult sameElements(Node &n, bool quantised) {
   Type element = ts::elementTypeOf(n[0]);
-  // W, R, B, initial h and c, P: what products and sums take beside X.
+  // W, R, B, initial h and c, P: what matmuls and sums take beside X.
   for (size_t i : {1, 2, 3, 5, 6, 7})
     if (Type type = n.has(i) ? ts::elementTypeOf(n[i]) : Type();
         type && type != element && !(quantised && i < 3)) {

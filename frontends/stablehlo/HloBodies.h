@@ -1,5 +1,4 @@
-//===- HloBodies.h - Regions of ops as functions of the module
-//---------------===//
+//===- HloBodies.h - Regions of ops as functions of the module -----------===//
 #pragma once
 
 #include "frontends/stablehlo/HloImporter.h"

@@ -147,7 +147,7 @@ static LogicalResult importByPlanes(HloNode &n, const HloRow &row) {
 }
 
 /// (a + bi) (c + di) of an op that is linear in both operands.
-static LogicalResult importProduct(HloNode &n, const HloRow &row) {
+static LogicalResult importComplexMatmul(HloNode &n, const HloRow &row) {
   auto planes = [&](unsigned i) {
     return isHloComplex(n.op->getOperand(i).getType())
                ? hloPlanes(n, n[i])
@@ -267,7 +267,7 @@ LogicalResult importHloComplex(HloNode &n, const HloRow *row) {
   if (kind == "map" || (kind == "scatter" && !addsOnly(n.op)))
     return row->import(n);
   if (kind == "dot_general" || kind == "convolution")
-    return importProduct(n, *row);
+    return importComplexMatmul(n, *row);
   for (StringRef each : {"add",
                          "subtract",
                          "negate",

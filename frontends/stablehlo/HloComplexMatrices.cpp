@@ -1,5 +1,5 @@
 // Factorisations of complex matrices by those of real ones of twice the size: a
-// number a + bi is [[a, -b], [b, a]], so that products of numbers are products
+// number a + bi is [[a, -b], [b, a]], so that products of numbers are matmuls
 // of blocks.
 #include "frontends/stablehlo/HloComplex.h"
 #include "frontends/stablehlo/HloComplexMath.h"
@@ -180,15 +180,15 @@ LogicalResult importTriangularSolve(HloNode &n) {
   bool left = n.flag("left_side"), lower = n.flag("lower"),
        unit = n.flag("unit_diagonal");
   StringRef how = n.text("transpose_a");
-  bool turns = how == "TRANSPOSE" || how == "ADJOINT";
+  bool transposes = how == "TRANSPOSE" || how == "ADJOINT";
   C a = matrices(n, 0), b = matrices(n, 1);
   if (how == "ADJOINT")
     a = conjugate(n, a);
   if (!left) { // op(A)^T X^T = B^T
     b = turned(n, b);
-    turns = !turns;
+    transposes = !transposes;
   }
-  if (turns) {
+  if (transposes) {
     a = turned(n, a);
     lower = !lower;
   }

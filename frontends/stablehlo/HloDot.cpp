@@ -1,4 +1,4 @@
-// Products of matrices, and convolutions.
+// Matmuls and convolutions.
 #include "frontends/common/Windows.h"
 #include "frontends/stablehlo/HloNode.h"
 
@@ -174,6 +174,6 @@ constexpr HloRow rows[] = {
 
 } // namespace
 
-llvm::ArrayRef<HloRow> hloProductRows() { return rows; }
+llvm::ArrayRef<HloRow> hloMatmulRows() { return rows; }
 
 } // namespace knapper

@@ -1,5 +1,4 @@
-//===- HloElastic.h - Tensors whose sizes a call decides
-//-------------------===//
+//===- HloElastic.h - Tensors whose sizes a call decides -----------------===//
 //
 // A dim that the program writes as ? is a symbol of ours or an expression of
 // such. JAX's names of sizes are kept where its exports say them. Rows that

@@ -1,5 +1,4 @@
-//===- HloIndices.h - Where the windows of gathers and scatters begin
-//--------===//
+//===- HloIndices.h - Where the windows of gathers and scatters begin ----===//
 #pragma once
 
 #include "frontends/stablehlo/HloNode.h"

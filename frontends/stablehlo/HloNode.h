@@ -142,7 +142,7 @@ llvm::ArrayRef<HloRow> hloBinaryRows();
 llvm::ArrayRef<HloRow> hloConstantRows();
 llvm::ArrayRef<HloRow> hloShapeRows();
 llvm::ArrayRef<HloRow> hloDynamicRows();
-llvm::ArrayRef<HloRow> hloProductRows();
+llvm::ArrayRef<HloRow> hloMatmulRows();
 llvm::ArrayRef<HloRow> hloReductionRows();
 llvm::ArrayRef<HloRow> hloWindowRows();
 llvm::ArrayRef<HloRow> hloGatherRows();

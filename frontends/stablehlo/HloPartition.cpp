@@ -296,17 +296,17 @@ Status HloPartitioner::visit(Operation *op) {
     elementwise(op);
   } else if ((kind == "broadcast_in_dim" || kind == "transpose") &&
              op->getNumOperands() == 1 && op->getNumResults() == 1) {
-    bool turns = kind == "transpose";
+    bool transposes = kind == "transpose";
     SmallVector<int64_t> at;
     if (auto data = op->getAttrOfType<DenseIntElementsAttr>(
-            turns ? "permutation" : "broadcast_dimensions");
+            transposes ? "permutation" : "broadcast_dimensions");
         data && data.getElementType().isInteger(64))
       at.assign(data.value_begin<int64_t>(), data.value_end<int64_t>());
     SmallVector<int64_t> where(at.size(), -1);
     for (auto [i, dim] : llvm::enumerate(at))
-      if (turns && dim >= 0 && dim < static_cast<int64_t>(at.size()))
+      if (transposes && dim >= 0 && dim < static_cast<int64_t>(at.size()))
         where[dim] = static_cast<int64_t>(i);
-    placed(op, turns ? where : at);
+    placed(op, transposes ? where : at);
   } else {
     note(op, "of a tensor in parts, outside of a shard_map: this takes the "
              "partitioner for automatic shardings");

@@ -135,7 +135,7 @@ Value quantised(HloNode &n, Value x, QuantizedType type) {
 }
 
 //===----------------------------------------------------------------------===//
-// Products
+// Matmuls
 //===----------------------------------------------------------------------===//
 
 /// The dim of the result that the right operand's dim `axis` becomes.
@@ -157,8 +157,8 @@ std::optional<int64_t> dimOfResult(HloNode &n, int64_t axis) {
 
 /// Integers are multiplied and summed exactly; their unit is the product of
 /// both scales.
-LogicalResult importProduct(HloNode &n, const HloRow &row, QuantizedType left,
-                            QuantizedType right, QuantizedType result) {
+LogicalResult importMatmul(HloNode &n, const HloRow &row, QuantizedType left,
+                           QuantizedType right, QuantizedType result) {
   Scheme x = schemeOf(left), y = schemeOf(right), z = schemeOf(result);
   std::optional<int64_t> axis;
   if (y.axis && !(axis = dimOfResult(n, *y.axis)))
@@ -280,7 +280,7 @@ LogicalResult importHloQuantised(HloNode &n, const HloRow &row) {
     if (left && right && result &&
         ts::elementTypeOf(n[0]).getIntOrFloatBitWidth() <= 8 &&
         ts::elementTypeOf(n[1]).getIntOrFloatBitWidth() <= 8)
-      return importProduct(n, row, left, right, result);
+      return importMatmul(n, row, left, right, result);
   }
   if (n.op->getNumRegions() > 0 && !hloCombiner(n.op, 0))
     return n.unsupported("quantised numbers, of a function that is not one "

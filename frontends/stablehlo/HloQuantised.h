@@ -1,5 +1,4 @@
-//===- HloQuantised.h - Ops of quantised numbers
-//---------------------------===//
+//===- HloQuantised.h - Ops of quantised numbers -------------------------===//
 //
 // A tensor of quantised numbers is one of its storage type: i8 for
 // !quant.uniform<i8:f32, 0.5:3>, also at the program's border. A number is

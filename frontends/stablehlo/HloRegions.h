@@ -1,5 +1,4 @@
-//===- HloRegions.h - What the regions of an op compute
-//----------------------===//
+//===- HloRegions.h - What the regions of an op compute ------------------===//
 //
 // Reductions, scatters and sorts carry a function of scalars as a region. It is
 // recognised by its form; what is not is refused where it is used.

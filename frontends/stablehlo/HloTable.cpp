@@ -11,7 +11,7 @@ static llvm::StringMap<const HloRow *> makeTable() {
   llvm::StringMap<const HloRow *> table;
   for (llvm::ArrayRef<HloRow> rows :
        {hloUnaryRows(),     hloBinaryRows(),  hloConstantRows(),
-        hloShapeRows(),     hloDynamicRows(), hloProductRows(),
+        hloShapeRows(),     hloDynamicRows(), hloMatmulRows(),
         hloReductionRows(), hloWindowRows(),  hloGatherRows(),
         hloScatterRows(),   hloSortRows(),    hloSpecialRows(),
         hloControlRows(),   hloLoopRows(),    hloMatrixRows(),

@@ -1,4 +1,4 @@
-// Products, reductions, windows and sorts as StableHLO's text.
+// Matmuls, reductions, windows and sorts as StableHLO's text.
 #include "frontends/stablehlo/HloWriter.h"
 #include <limits>
 
@@ -121,7 +121,7 @@ void writeArgReduce(W &w, Operation *given) {
   w.out(op, made[1]);
 }
 
-/// The type that products are summed in.
+/// The type that matmuls are summed in.
 Type summedIn(Type element, Type result) {
   MLIRContext *context = element.getContext();
   if (isHalf(element))

@@ -1,5 +1,4 @@
-//===- ImportStableHlo.h - StableHLO programs as tensor IR
-//-------------------------===//
+//===- ImportStableHlo.h - StableHLO programs as tensor IR ---------------===//
 //
 // Portable artefacts: VHLO bytecode as `jax.export`, PyTorch/XLA and
 // TensorFlow's exporters write it, of StableHLO 0.9 and later.

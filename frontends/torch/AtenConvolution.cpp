@@ -101,7 +101,7 @@ Value imageGradient(AtenNode &n, Value g, Value filter, const Windows &w,
   return y;
 }
 
-/// The same gradient of a filter as a product: of `small` with the elements of
+/// The same gradient of a filter as a matmul: of `small` with the elements of
 /// `large` that each tap read.
 Value filterGradientOfTaps(AtenNode &n, Value large, Value small,
                            const Convolution &c, Dim perGroup) {

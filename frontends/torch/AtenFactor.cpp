@@ -207,8 +207,8 @@ LogicalResult importOrmqr(AtenNode &n) {
         c = fine(n, "input3");
   if (n.flag("transpose"))
     q = transposed(n, q);
-  return outAs(n, n.flag("left") ? matrixProduct(n, q, c)
-                                 : matrixProduct(n, c, q));
+  return outAs(n, n.flag("left") ? multiplyMatrices(n, q, c)
+                                 : multiplyMatrices(n, c, q));
 }
 
 //===----------------------------------------------------------------------===//
@@ -350,7 +350,7 @@ LogicalResult importPinv(AtenNode &n) {
   Value scaled =
       n.mul(transposed(n, f.vh),
             n.reshape(inverse, withTail(batch, {n.dim(1), leastOf(a)})));
-  return outAs(n, matrixProduct(n, scaled, transposed(n, f.u)));
+  return outAs(n, multiplyMatrices(n, scaled, transposed(n, f.u)));
 }
 
 LogicalResult importMatrixExp(AtenNode &n) {

@@ -1,4 +1,4 @@
-// Products of groups of rows with a matrix each: the experts of a mixture.
+// Matmuls of groups of rows with a matrix each: the experts of a mixture.
 #include "frontends/torch/AtenNode.h"
 #include "ir/tensor/GroupedMatmul.h"
 
@@ -75,7 +75,7 @@ Value matricesOfGroups(AtenNode &n, Value x, int64_t along, Value y,
   return n.make<ts::ConcatOp>(ValueRange(parts), uint64_t(0));
 }
 
-LogicalResult importGroupedProduct(AtenNode &n) {
+LogicalResult importGroupedMatmul(AtenNode &n) {
   if (n.has("bias"))
     return n.unsupported("a bias");
   Value x = n.operand("self"), y = n.operand("mat2");
@@ -100,12 +100,12 @@ LogicalResult importGroupedProduct(AtenNode &n) {
   return n.out(n.transpose(turned, {1, 0}));
 }
 
-LogicalResult importExpertProduct(AtenNode &n) {
+LogicalResult importExpertMatmul(AtenNode &n) {
   Value x = n.operand("input"), weight = n.operand("weight");
   return n.out(rowsTimesMatrices(n, x, weight, n.tensor("offs"), 0));
 }
 
-LogicalResult importExpertProductBackward(AtenNode &n) {
+LogicalResult importExpertMatmulBackward(AtenNode &n) {
   Type type = n.element(0) ? n.element(0) : n.element(1);
   Value x = n.operand("input", type), weight = n.operand("weight", type),
         g = n.operand("grad_output", type);
@@ -121,10 +121,10 @@ LogicalResult importExpertProductBackward(AtenNode &n) {
 }
 
 constexpr AtenRow rows[] = {
-    {"aten._grouped_mm.default", importGroupedProduct},
-    {"transformers.grouped_mm_fallback.default", importExpertProduct},
+    {"aten._grouped_mm.default", importGroupedMatmul},
+    {"transformers.grouped_mm_fallback.default", importExpertMatmul},
     {"transformers.grouped_mm_fallback_backward.default",
-     importExpertProductBackward},
+     importExpertMatmulBackward},
 };
 
 } // namespace

@@ -1,4 +1,4 @@
-// Products of matrices.
+// Matmuls.
 #include "frontends/torch/AtenNode.h"
 
 using namespace mlir;
@@ -7,7 +7,7 @@ namespace knapper {
 namespace {
 
 /// x[.., i, k] times y[.., k, j], `batch` leading dims in common.
-Value product(AtenNode &n, Value x, Value y, int64_t batch) {
+Value matmul(AtenNode &n, Value x, Value y, int64_t batch) {
   if (!x || !y)
     return {};
   SmallVector<int64_t> common = llvm::to_vector(llvm::seq<int64_t>(0, batch));
@@ -29,7 +29,7 @@ Value multiplied(AtenNode &n, StringRef left, StringRef right, int64_t batch) {
   if (!element)
     return {};
   Type type = isa<FloatType>(element) ? element : Type(n.b.getI64Type());
-  Value y = product(n, n.operand(left, type), n.operand(right, type), batch);
+  Value y = matmul(n, n.operand(left, type), n.operand(right, type), batch);
   return y ? n.convert(y, element) : y;
 }
 
@@ -53,10 +53,10 @@ LogicalResult importBmm(AtenNode &n) {
   if (!x || !y || ts::dimOf(x, 0) != ts::dimOf(y, 0) ||
       ts::dimOf(x, 1) != ts::dimOf(y, 1))
     return n.out(multiplied(n, "self", "mat2", 1));
-  return n.out(n.reshape(product(n, x, y, 2), n.dims()));
+  return n.out(n.reshape(matmul(n, x, y, 2), n.dims()));
 }
 
-template <int batch> LogicalResult importProduct(AtenNode &n) {
+template <int batch> LogicalResult importMatmul(AtenNode &n) {
   return n.out(multiplied(n, "self", "mat2", batch));
 }
 LogicalResult importMv(AtenNode &n) {
@@ -66,8 +66,8 @@ LogicalResult importDot(AtenNode &n) {
   return n.out(multiplied(n, "self", "tensor", 0));
 }
 
-/// beta * self + alpha * product. A beta of 0 ignores what self holds.
-template <int batch> LogicalResult importAddProduct(AtenNode &n) {
+/// beta * self + alpha * matmul. A beta of 0 ignores what self holds.
+template <int batch> LogicalResult importAddMatmul(AtenNode &n) {
   StringRef left = batch           ? "batch1"
                    : n.has("mat1") ? "mat1"
                                    : "mat",
@@ -87,12 +87,12 @@ template <int batch> LogicalResult importAddProduct(AtenNode &n) {
   return n.out(n.add(y, self));
 }
 
-/// beta * self + alpha * the products' sum, of narrow floats in f32.
+/// beta * self + alpha * the matmuls' sum, of narrow floats in f32.
 LogicalResult importAddBmm(AtenNode &n) {
   Type type = n.wide();
   Value y =
       isa_and_nonnull<FloatType>(type)
-          ? product(n, n.operand("batch1", type), n.operand("batch2", type), 1)
+          ? matmul(n, n.operand("batch1", type), n.operand("batch2", type), 1)
           : multiplied(n, "batch1", "batch2", 1);
   if (!y)
     return failure();
@@ -106,12 +106,12 @@ LogicalResult importAddBmm(AtenNode &n) {
 
 constexpr AtenRow rows[] = {
     {"aten.addbmm.default", importAddBmm},
-    {"aten.addmm.default", importAddProduct<0>},
-    {"aten.addmv.default", importAddProduct<0>},
-    {"aten.baddbmm.default", importAddProduct<1>},
+    {"aten.addmm.default", importAddMatmul<0>},
+    {"aten.addmv.default", importAddMatmul<0>},
+    {"aten.baddbmm.default", importAddMatmul<1>},
     {"aten.bmm.default", importBmm},
     {"aten.dot.default", importDot},
-    {"aten.mm.default", importProduct<0>},
+    {"aten.mm.default", importMatmul<0>},
     {"aten.mv.default", importMv},
 };
 

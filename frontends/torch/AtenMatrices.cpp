@@ -46,7 +46,7 @@ Value transposed(AtenNode &n, Value a) {
   return n.transpose(a, order);
 }
 
-Value matrixProduct(AtenNode &n, Value a, Value b) {
+Value multiplyMatrices(AtenNode &n, Value a, Value b) {
   if (!a || !b)
     return {};
   int64_t batch = ts::rankOf(a) - 2;
@@ -130,7 +130,7 @@ Value solveLu(AtenNode &n, Value lu, Value pivots, Value b, bool adjoint) {
   Value turned = transposed(n, lu);
   Value y = solveTriangular(n, turned, b, /*upper=*/false, /*unit=*/false);
   y = solveTriangular(n, turned, y, /*upper=*/true, /*unit=*/true);
-  return matrixProduct(n, permutationOf(n, pivots, rowsOf(lu)), y);
+  return multiplyMatrices(n, permutationOf(n, pivots, rowsOf(lu)), y);
 }
 
 Value permutationOf(AtenNode &n, Value pivots, Dim m) {

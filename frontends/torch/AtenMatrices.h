@@ -28,7 +28,7 @@ mlir::LogicalResult outAs(AtenNode &n, mlir::Value value, size_t index = 0);
 
 mlir::Value transposed(AtenNode &n, mlir::Value a);
 /// a [.., m, k] times b [.., k, n], of one batch.
-mlir::Value matrixProduct(AtenNode &n, mlir::Value a, mlir::Value b);
+mlir::Value multiplyMatrices(AtenNode &n, mlir::Value a, mlir::Value b);
 /// 1 where row == column.
 mlir::Value identity(AtenNode &n, llvm::ArrayRef<ts::Dim> batch, ts::Dim size);
 /// What lies below the diagonal (`lower`) or above it, with the diagonal where

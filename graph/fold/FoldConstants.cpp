@@ -36,7 +36,7 @@ int64_t workOf(Operation *op) {
     consider(indexed.indexing().iterations(op->getContext()));
   // The loops of attention are not in its index maps.
   if (auto hero = dyn_cast<KernelHeroOpInterface>(op)) {
-    Dim flops = hero.productFlops();
+    Dim flops = hero.matmulFlops();
     consider(flops.floorDiv(flops.like(2)));
   }
   work += loops;

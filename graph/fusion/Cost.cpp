@@ -13,10 +13,11 @@ using namespace knapper::ts;
 
 namespace {
 
-/// The products of a dot, conv or attention: twice the multiply-adds.
-Dim productOperations(Operation *op) {
+/// Operations of the matmuls in a dot, conv or attention: twice the
+/// multiply-adds.
+Dim matmulOperations(Operation *op) {
   auto hero = dyn_cast<KernelHeroOpInterface>(op);
-  return hero ? hero.productFlops() : Dim::constant(op->getContext(), 0);
+  return hero ? hero.matmulFlops() : Dim::constant(op->getContext(), 0);
 }
 
 /// An element that is loaded by itself, as operations: a CPU's figure, taken
@@ -294,7 +295,7 @@ void NeedWalk::visit(Operation *op, Cost &cost) {
     scattered = 0;
   }
   distinct = std::min(distinct, own);
-  cost.productFlops += model.value(productOperations(op));
+  cost.matmulFlops += model.value(matmulOperations(op));
   cost.otherFlops += evaluated * elementOperations(op);
   if (isa<ElementwiseOpInterface, DimCastOp>(op))
     shareOperands(op);
@@ -337,7 +338,7 @@ Cost CostModel::cost(const OpSet &set) {
     cost.bytesRead += read;
     move(read);
   }
-  double arithmetic = cost.productFlops / machine.fmaFlops +
+  double arithmetic = cost.matmulFlops / machine.fmaFlops +
                       cost.otherFlops / (machine.fmaFlops / 2);
   cost.seconds = std::max(arithmetic, memory) + machine.launchSeconds;
   return cost;
@@ -353,7 +354,7 @@ Cost CostModel::cost(KernelOp kernel) {
 Dim fusion::kernelFlops(KernelOp kernel) {
   Dim flops = Dim::constant(kernel.getContext(), 0);
   for (Operation &op : kernel.getBody().front().without_terminator()) {
-    flops = flops + productOperations(&op);
+    flops = flops + matmulOperations(&op);
     if (auto hero = dyn_cast<KernelHeroOpInterface>(op))
       flops = flops + hero.otherFlops();
     if (int64_t each = elementOperations(&op))

@@ -1,7 +1,7 @@
 //===- Cost.h - Modelled time of a set of ops run as one launch -----------===//
 //
 // seconds = max(arithmetic, memory) + launch
-//   arithmetic  products (dot, conv, attention) at the machine's peak, other
+//   arithmetic  matmuls (dot, conv, attention) at the machine's peak, other
 //               operations at half of it (no fused multiply-add)
 //   memory      bytes read and written once the ops run as one kernel; each
 //               tensor at cache bandwidth when it fits the cache, else at that
@@ -61,7 +61,7 @@ private:
 };
 
 struct Cost {
-  double productFlops = 0, otherFlops = 0;
+  double matmulFlops = 0, otherFlops = 0;
   double bytesRead = 0, bytesWritten = 0;
   double seconds = 0;
 };
@@ -85,7 +85,7 @@ private:
   llvm::DenseMap<mlir::Type, double> counts;
 };
 
-/// Operations and bytes of a kernel as sizes, for the launch's record: products
+/// Operations and bytes of a kernel as sizes, for the launch's record: matmuls
 /// count two operations; inputs are read and results written once.
 ts::Dim kernelFlops(ts::KernelOp kernel);
 ts::Dim kernelBytes(ts::KernelOp kernel);

@@ -44,7 +44,7 @@ int64_t leafBytes(Value value) {
   return bytes;
 }
 
-/// Better evaluated by the kernel that uses it than stored. Products read their
+/// Better evaluated by the kernel that uses it than stored. Matmuls read their
 /// constants as they lie in memory, packed: those are evaluated once.
 bool isInflated(Operation *op, Operation *user) {
   if (isa<ScaledDotOp, PackedDotOp>(user))

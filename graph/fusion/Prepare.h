@@ -1,5 +1,4 @@
-//===- Prepare.h - Before ops are partitioned
-//------------------------------===//
+//===- Prepare.h - Before ops are partitioned ----------------------------===//
 #pragma once
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"

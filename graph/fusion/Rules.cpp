@@ -53,7 +53,7 @@ bool isSideOp(Operation *op) {
          isReindex(op);
 }
 
-/// What follows a product: elementwise ops at its shape, then reshapes and
+/// What follows a matmul: elementwise ops at its shape, then reshapes and
 /// transposes; everything else in the set feeds these from the side.
 /// `before`: ops that feed the hero, checked by the caller.
 std::string checkEpilogue(const OpSet &set, Operation *hero,
@@ -90,7 +90,7 @@ std::string checkEpilogue(const OpSet &set, Operation *hero,
   return {};
 }
 
-/// Schedules of matmuls read floats as they lie in memory; a product of
+/// Schedules of matmuls read floats as they lie in memory; a matmul of
 /// others is a loop nest, which converts as it reads. (A narrowing conversion
 /// belongs to the kernel that makes the value.)
 bool isReadConverted(Operation *op) {

@@ -43,7 +43,7 @@ bool isContiguous(SliceOp slice) {
 std::optional<SmallVector<StridedDim>> reshape(ArrayRef<StridedDim> from,
                                                ArrayRef<Dim> to) {
   // Dims are matched group by group from the right: the smallest runs on both
-  // sides with one product.
+  // sides with one matmul.
   SmallVector<StridedDim> result(to.size());
   size_t i = from.size(), j = to.size();
   while (i > 0 || j > 0) {

@@ -91,7 +91,7 @@ bool knapper::phasesPreferPlanes(ConvOp op) {
     overlap |= *window > spread;
     rows = i ? rows : llvm::divideCeil(*window, spread);
   }
-  // Windows that do not overlap are a product (ChannelsLast.h).
+  // Windows that do not overlap are a matmul (ChannelsLast.h).
   return overlap && *features * phases <= mostPhases &&
          4 * *channels * rows * (*width + 8) <= mostRowBytes;
 }

@@ -5,7 +5,7 @@
 //   becomes a reduction of h * R over K for each slice.
 //
 // A step of an LSTM or a GRU is then one kernel of reductions, in which a row
-// has all gates of one unit. As a product of its own it would cost a second
+// has all gates of one unit. As a matmul of its own it would cost a second
 // launch, and launches are nearly all that so short a step costs.
 //
 //===----------------------------------------------------------------------===//

@@ -80,7 +80,7 @@ Value Gates::reduction(OpBuilder &b, int64_t offset) {
   return convert(sum, elementTypeOf(dot.getResult()));
 }
 
-Value Gates::product(OpBuilder &b, int64_t offset) {
+Value Gates::matmul(OpBuilder &b, int64_t offset) {
   Dim depth = dimOf(dot.getLhs(), 1);
   Value matrix = makeSlice(b, dot.getLoc(), dot.getRhs(), 0, depth.like(offset),
                            depth.like(width));
@@ -95,7 +95,7 @@ Value Gates::part(OpBuilder &b, Value value, int64_t offset) {
   Operation *op = value.getDefiningOp();
   Value made;
   if (value == dot.getResult()) {
-    made = form == Form::dot ? product(b, offset) : reduction(b, offset);
+    made = form == Form::dot ? matmul(b, offset) : reduction(b, offset);
   } else if (op && wide.contains(op)) {
     if (auto slice = dyn_cast<SliceOp>(op)) {
       made = part(b, slice.getInput(), offset + firstColumn(slice));

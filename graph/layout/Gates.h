@@ -1,7 +1,7 @@
 //===- Gates.h - The gates of a recurrent cell ----------------------------===//
 //
 //   g = dot(h [B, K], R [G * K, K]), of which elementwise ops and slices of K
-//   columns are read, becomes a product for each slice.
+//   columns are read, becomes a matmul for each slice.
 //
 //===----------------------------------------------------------------------===//
 #pragma once
@@ -12,10 +12,10 @@
 
 namespace knapper {
 
-/// The product of one dot, column by column of a gate.
+/// The matmul of one dot, column by column of a gate.
 class Gates {
 public:
-  /// What the product of a gate becomes.
+  /// What the matmul of a gate becomes.
   enum class Form {
     reduction, ///< a sum over a product of broadcasts
     dot,
@@ -26,7 +26,7 @@ public:
   /// Whether the dot is of this form; finds the slices. To be asked before all
   /// else.
   bool match();
-  /// Replaces the slices by what the products of their columns make, and erases
+  /// Replaces the slices by what the matmuls of their columns make, and erases
   /// them, the dot and what lay between. A dot of one gate stays as it is in
   /// form `dot`.
   void rewrite(Form form);
@@ -40,7 +40,7 @@ private:
   /// Columns [offset, offset + width) of a value with more.
   mlir::Value part(mlir::OpBuilder &b, mlir::Value value, int64_t offset);
   mlir::Value reduction(mlir::OpBuilder &b, int64_t offset);
-  mlir::Value product(mlir::OpBuilder &b, int64_t offset);
+  mlir::Value matmul(mlir::OpBuilder &b, int64_t offset);
 
   ts::DotOp dot;
   Form form = Form::reduction;

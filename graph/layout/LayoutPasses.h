@@ -1,5 +1,4 @@
-//===- LayoutPasses.h - Passes of graph/layout
-//----------------------------------===//
+//===- LayoutPasses.h - Passes of graph/layout ---------------------------===//
 #pragma once
 
 #include "mlir/Pass/Pass.h"

@@ -52,7 +52,7 @@ def AlignMatrices : Pass<"align-matrices", "::mlir::func::FuncOp"> {
 }
 
 def VectorDots : Pass<"vector-dots", "::mlir::func::FuncOp"> {
-  let summary = "products of a matrix and a vector as reductions";
+  let summary = "matmuls of a matrix and a vector as reductions";
   let description = "See graph/layout/VectorDots.h.";
   let dependentDialects = ["::knapper::ts::TsDialect"];
 }

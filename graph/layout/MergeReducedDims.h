@@ -1,5 +1,4 @@
-//===- MergeReducedDims.h - Neighbouring dims of a reduction as one
-//--------===//
+//===- MergeReducedDims.h - Neighbouring dims of a reduction as one ------===//
 //
 //   reduce of x [n, a, b, c] along a and b
 //   becomes a reduce of x as [n, a * b, c] along one dim.

@@ -20,7 +20,7 @@ class FuncOp;
 namespace knapper {
 
 /// Of the function's loops, those for whose recurrence `takes` holds. The
-/// product of all gates becomes one of each. Bodies that are no longer used are
+/// matmul of all gates becomes one of each. Bodies that are no longer used are
 /// erased.
 void formRecurrences(mlir::func::FuncOp function,
                      llvm::function_ref<bool(ts::RecurrenceOp)> takes);

@@ -17,10 +17,10 @@
 #include "graph/layout/SplitScatters.h"
 #include "graph/layout/SplitSorts.h"
 #include "graph/layout/VectorDots.h"
-#include "graph/quantize/ByteProducts.h"
-#include "graph/quantize/QuantisedProducts.h"
-#include "graph/quantize/RoundProducts.h"
-#include "graph/quantize/ScaledProducts.h"
+#include "graph/quantize/ByteMatmuls.h"
+#include "graph/quantize/QuantisedMatmuls.h"
+#include "graph/quantize/RoundMatmuls.h"
+#include "graph/quantize/ScaledMatmuls.h"
 #include "graph/quantize/WidenScatter.h"
 #include "graph/simplify/FindComposites.h"
 #include "graph/simplify/FoldConv.h"
@@ -166,14 +166,14 @@ using Step =
     std::pair<const char *, std::function<LogicalResult(func::FuncOp)>>;
 
 std::vector<Step> pipeline() {
-  return {{"quantised-products",
+  return {{"quantised-matmuls",
            [](func::FuncOp f) {
              multiplyQuantised(f);
              return mlir::success();
            }},
-          {"scaled-products",
+          {"scaled-matmuls",
            [](func::FuncOp f) {
-             scaleProducts(f);
+             scaleMatmuls(f);
              return mlir::success();
            }},
           {"simplify", [](func::FuncOp f) { return simplify(f); }},
@@ -279,9 +279,9 @@ std::vector<Step> pipeline() {
              splitScatters(f, {.updates = 4, .each = 1, .parts = 4});
              return mlir::success();
            }},
-          {"byte-products",
+          {"byte-matmuls",
            [](func::FuncOp f) {
-             expandByteProducts(f);
+             expandByteMatmuls(f);
              return mlir::success();
            }},
           {"widen-scatter",
@@ -289,9 +289,9 @@ std::vector<Step> pipeline() {
              widenScatter(f);
              return mlir::success();
            }},
-          {"round-products",
+          {"round-matmuls",
            [](func::FuncOp f) {
-             roundProducts(f);
+             roundMatmuls(f);
              return mlir::success();
            }},
           {"merge-dots",

@@ -1,4 +1,4 @@
-//===- VectorDots.h - Products of a matrix and a vector -------------------===//
+//===- VectorDots.h - Matmuls of a matrix and a vector --------------------===//
 //
 //   dot of x [.., K] and y [.., K], which has no free dim
 //   becomes a reduction of x * y over K.

@@ -62,7 +62,7 @@ static bool isOfIntegers(Value value) {
   return false;
 }
 
-/// A product with such a factor.
+/// A matmul with such a factor.
 static bool multipliesIntegers(Operation *op) {
   return isa<DotOp>(op) && llvm::any_of(op->getOperands(), isOfIntegers);
 }
@@ -135,9 +135,9 @@ struct Converter {
     result.replaceAllUsesExcept(widened, widened);
   }
 
-  /// Whether a value is results of products alone, moved, added up, scaled or
-  /// offset by channel: what 16 bits hold as far as they hold the products.
-  static bool isOfProducts(Value value, unsigned depth = 0) {
+  /// Whether a value is results of matmuls alone, moved, added up, scaled or
+  /// offset by channel: what 16 bits hold as far as they hold the matmuls.
+  static bool isOfMatmuls(Value value, unsigned depth = 0) {
     constexpr unsigned most = 24;
     Operation *op = value.getDefiningOp();
     if (!op || depth > most)
@@ -145,18 +145,18 @@ struct Converter {
     if (isa<DotOp, ConvOp>(op))
       return true;
     if (auto widened = dyn_cast<ConvertOp>(op))
-      return isOfProducts(widened.getInput(), depth + 1);
+      return isOfMatmuls(widened.getInput(), depth + 1);
     if (isa<ReshapeOp, TransposeOp, SliceOp, DimCastOp, BroadcastOp>(op))
-      return isOfProducts(op->getOperand(0), depth + 1);
+      return isOfMatmuls(op->getOperand(0), depth + 1);
     if (!isa<AddOp, SubOp, ConcatOp>(op))
       return false;
     bool any = false;
     return llvm::all_of(
                op->getOperands(),
                [&](Value operand) {
-                 bool product = isOfProducts(operand, depth + 1);
-                 any |= product;
-                 return product || isPackedConstant(operand) ||
+                 bool matmul = isOfMatmuls(operand, depth + 1);
+                 any |= matmul;
+                 return matmul || isPackedConstant(operand) ||
                         (operand.getDefiningOp<BroadcastOp>() &&
                          isPackedConstant(
                              operand.getDefiningOp<BroadcastOp>().getInput()));
@@ -185,7 +185,7 @@ struct Converter {
   void roundNormalised(ReduceOp reduce) {
     Value value = reduce.getInput();
     if (reduce.getKind() == ReduceKind::add && elementTypeOf(value).isF32() &&
-        isOfProducts(value) && returnsTo(reduce, value))
+        isOfMatmuls(value) && returnsTo(reduce, value))
       narrow(value);
   }
 

@@ -1,5 +1,4 @@
-//===- QuantizePasses.h - Passes of graph/quantize
-//--------------------------------===//
+//===- QuantizePasses.h - Passes of graph/quantize -----------------------===//
 #pragma once
 
 #include "mlir/Pass/Pass.h"

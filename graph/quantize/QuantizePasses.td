@@ -10,34 +10,34 @@ def ConvertFloat : Pass<"convert-float", "::mlir::func::FuncOp"> {
   let options = [Option<"type", "type", "std::string", "\"bf16\"", "bf16 or f16">];
 }
 
-def ByteProducts : Pass<"byte-products", "::mlir::func::FuncOp"> {
-  let summary = "products of bytes on floating-point units (GPUs)";
-  let description = "See graph/quantize/ByteProducts.h.";
+def ByteMatmuls : Pass<"byte-matmuls", "::mlir::func::FuncOp"> {
+  let summary = "matmuls of bytes on floating-point units (GPUs)";
+  let description = "See graph/quantize/ByteMatmuls.h.";
   let dependentDialects = ["::knapper::ts::TsDialect"];
 }
 
-def QuantisedProducts : Pass<"quantised-products", "::mlir::func::FuncOp"> {
-  let summary = "products of dequantised bytes as products of bytes";
-  let description = "See graph/quantize/QuantisedProducts.h.";
+def QuantisedMatmuls : Pass<"quantised-matmuls", "::mlir::func::FuncOp"> {
+  let summary = "matmuls of dequantised bytes as matmuls of bytes";
+  let description = "See graph/quantize/QuantisedMatmuls.h.";
   let dependentDialects = ["::knapper::ts::TsDialect"];
 }
 
-def ScaledProducts : Pass<"scaled-products", "::mlir::func::FuncOp"> {
-  let summary = "products with dequantised weights as ts.scaled_dot";
-  let description = "See graph/quantize/ScaledProducts.h.";
+def ScaledMatmuls : Pass<"scaled-matmuls", "::mlir::func::FuncOp"> {
+  let summary = "matmuls with dequantised weights as ts.scaled_dot";
+  let description = "See graph/quantize/ScaledMatmuls.h.";
   let dependentDialects = ["::knapper::ts::TsDialect"];
 }
 
-def PackedProducts : Pass<"packed-products", "::mlir::func::FuncOp"> {
+def PackedMatmuls : Pass<"packed-matmuls", "::mlir::func::FuncOp"> {
   let summary = "ts.scaled_dot as ts.packed_dot (GPUs)";
-  let description = "See graph/quantize/PackedProducts.h.";
+  let description = "See graph/quantize/PackedMatmuls.h.";
   let dependentDialects = ["::knapper::ts::TsDialect"];
   let options = [Option<"few", "few", "int64_t", "32",
-                        "products of more rows stay">];
+                        "matmuls of more rows stay">];
 }
 
 def QuantizeWeights : Pass<"quantize-weights", "::mlir::func::FuncOp"> {
-  let summary = "products whose constant matrices are stored as integers";
+  let summary = "matmuls whose constant matrices are stored as integers";
   let description = "See graph/quantize/QuantizeWeights.h.";
   let dependentDialects = ["::knapper::ts::TsDialect"];
   let options =
@@ -48,9 +48,9 @@ def QuantizeWeights : Pass<"quantize-weights", "::mlir::func::FuncOp"> {
        Option<"least", "least", "int64_t", "4096", "smaller matrices stay">];
 }
 
-def RoundProducts : Pass<"round-products", "::mlir::func::FuncOp"> {
-  let summary = "products of float32 that may round their operands to tf32";
-  let description = "See graph/quantize/RoundProducts.h.";
+def RoundMatmuls : Pass<"round-matmuls", "::mlir::func::FuncOp"> {
+  let summary = "matmuls of float32 that may round their operands to tf32";
+  let description = "See graph/quantize/RoundMatmuls.h.";
   let dependentDialects = ["::knapper::ts::TsDialect"];
 }
 

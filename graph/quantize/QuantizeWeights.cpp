@@ -133,8 +133,8 @@ static bool quantize(DotOp op, const WeightFormat &format) {
   make.depth = matrix.getDimSize(0);
   make.columns = matrix.getDimSize(1);
   make.groups = (make.depth + format.group - 1) / format.group;
-  ScaledDotOp product = make.make(x, w);
-  op.replaceAllUsesWith(product.getResult());
+  ScaledDotOp matmul = make.make(x, w);
+  op.replaceAllUsesWith(matmul.getResult());
   op.erase();
   return true;
 }

@@ -1,4 +1,4 @@
-//===- QuantizeWeights.h - Products whose weights are stored as integers --===//
+//===- QuantizeWeights.h - Matmuls whose weights are stored as integers ---===//
 //
 //   dot(x, w)   becomes   scaled_dot(x, q, scale, zero)
 //
@@ -13,7 +13,7 @@
 //   asymmetric   the range of w with 0 in it is 255 or 15 steps; 0 is exact
 //
 // Rounding is to nearest even. A group of zeros has the scale 1. What is no
-// such product (convolutions, activations on both sides, lookups of rows) keeps
+// such matmul (convolutions, activations on both sides, lookups of rows) keeps
 // its floats.
 //
 //===----------------------------------------------------------------------===//
@@ -34,7 +34,7 @@ struct WeightFormat {
   int64_t leastElements = 4096;
 };
 
-/// Run when products have their final form. The number of products changed.
+/// Run when matmuls have their final form. The number of matmuls changed.
 int64_t quantizeWeights(mlir::func::FuncOp function,
                         const WeightFormat &format);
 

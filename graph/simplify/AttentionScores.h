@@ -6,14 +6,14 @@
 
 namespace knapper {
 
-/// A number that q, k or their product is multiplied with.
+/// A number that q, k or their matmul is multiplied with.
 struct Factor {
   double number;
   mlir::Type type; ///< of the elements
   bool divides;
 };
 
-/// What stands between the product of q and k and the softmax.
+/// What stands between the matmul of q and k and the softmax.
 struct Scores {
   /// [B, H, S, T], or with the heads of a group as a dim of their own:
   /// [B, K, S, G, T] or [B, K, G, S, T].

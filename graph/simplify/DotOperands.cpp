@@ -57,7 +57,7 @@ static LogicalResult dotOfTranspose(DotOp op, PatternRewriter &rewriter) {
 }
 
 /// Rows of the left side are read in the order in which they lie: what puts
-/// them into another comes after the product.
+/// them into another comes after the matmul.
 static LogicalResult dotOfTransposedRows(DotOp op, PatternRewriter &rewriter) {
   auto transpose = op.getLhs().getDefiningOp<TransposeOp>();
   if (!transpose || !op.getLhsBatch().empty() ||
@@ -79,7 +79,7 @@ static LogicalResult dotOfTransposedRows(DotOp op, PatternRewriter &rewriter) {
   return success();
 }
 
-/// A reshape that merges free dims of the left side comes after the product.
+/// A reshape that merges free dims of the left side comes after the matmul.
 static LogicalResult dotOfReshape(DotOp op, PatternRewriter &rewriter) {
   auto reshape = op.getLhs().getDefiningOp<ReshapeOp>();
   if (!reshape)
@@ -128,8 +128,8 @@ static LogicalResult dotOfReshape(DotOp op, PatternRewriter &rewriter) {
   return success();
 }
 
-/// Products whose batch dims were merged on both sides (attention as [B*H, S,
-/// D]) keep them apart: the merge comes after the product.
+/// Matmuls whose batch dims were merged on both sides (attention as [B*H, S,
+/// D]) keep them apart: the merge comes after the matmul.
 static LogicalResult dotOfMergedBatches(DotOp op, PatternRewriter &rewriter) {
   ReshapeOp reshapes[2];
   SmallVector<DimGroup> groups[2];
@@ -206,7 +206,7 @@ static LogicalResult weightsOnTheRight(DotOp op, PatternRewriter &rewriter) {
   return success();
 }
 
-/// The transpose of a product is the product with its sides exchanged, as long
+/// The transpose of a matmul is the matmul with its sides exchanged, as long
 /// as that reads the left side no worse: gradients of weights come so.
 static LogicalResult transposeOfDot(TransposeOp op, PatternRewriter &rewriter) {
   auto dot = op.getInput().getDefiningOp<DotOp>();

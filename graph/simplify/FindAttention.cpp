@@ -52,7 +52,7 @@ Value beforeRepeat(PatternRewriter &rewriter, Value value) {
                      {in[0], in[1], in[3], in[4]});
 }
 
-/// The softmax behind a side of a product.
+/// The softmax behind a side of a matmul.
 struct Probabilities {
   SoftmaxOp softmax;
   /// For each dim of the side, the softmax's; -1 for one of size 1 that it does
@@ -190,7 +190,7 @@ Value headsOfQueries(PatternRewriter &rewriter, DotOp dot,
                      {sizes[0], sizes[1] * sizes[2], sizes[3], sizes[4]});
 }
 
-/// A product that is an attention's last: its probabilities are on one side.
+/// A matmul that is an attention's last: its probabilities are on one side.
 struct ValueDot {
   ValueDot(DotOp op, bool isRight, const Probabilities &probabilities)
       : op(op), isRight(isRight), probabilities(probabilities),
@@ -207,48 +207,48 @@ struct ValueDot {
   Value values;
   ArrayRef<int64_t> sideBatch, valuesBatch;
   int64_t sideContract, valuesContract;
-  /// Of the scores, as the product has them; filled by isOverKeys.
+  /// Of the scores, as the matmul has them; filled by isOverKeys.
   SmallVector<int64_t> freeDims = {};
 };
 
-/// [B, H, S, D] of the attention as the product has it: heads of a group apart,
+/// [B, H, S, D] of the attention as the matmul has it: heads of a group apart,
 /// where the probabilities were on the right its dims behind the values'.
-Value asProduct(PatternRewriter &rewriter, Value attention, ValueDot &product,
-                const ScoreDims &dims, Dim keyHeads, Dim headsOfGroup) {
-  Location location = product.op.getLoc();
+Value asMatmul(PatternRewriter &rewriter, Value attention, ValueDot &matmul,
+               const ScoreDims &dims, Dim keyHeads, Dim headsOfGroup) {
+  Location location = matmul.op.getLoc();
   SmallVector<Dim> sizes = dimsOf(attention);
   SmallVector<int64_t> order = {0, 1};
   if (dims.rank == 5)
     attention =
         makeReshape(rewriter, location, attention,
                     {sizes[0], keyHeads, headsOfGroup, sizes[2], sizes[3]});
-  for (int64_t dim : product.freeDims)
+  for (int64_t dim : matmul.freeDims)
     order.push_back(dim == dims.headsOfGroup || dims.rank == 4 ? 2 : 3);
   int64_t last = dims.rank - 1;
-  order.insert(product.isRight ? order.begin() + 2 : order.end(), last);
+  order.insert(matmul.isRight ? order.begin() + 2 : order.end(), last);
   return makeReshape(rewriter, location,
                      makeTranspose(rewriter, location, attention, order),
-                     dimsOf(product.op.getResult()));
+                     dimsOf(matmul.op.getResult()));
 }
 
-/// Whether the product sums over the keys, head by head.
-bool isOverKeys(ValueDot &product, DotOp scores) {
-  ArrayRef<int64_t> dims = product.probabilities.dims;
-  ArrayRef<int64_t> batch = product.sideBatch;
+/// Whether the matmul sums over the keys, head by head.
+bool isOverKeys(ValueDot &matmul, DotOp scores) {
+  ArrayRef<int64_t> dims = matmul.probabilities.dims;
+  ArrayRef<int64_t> batch = matmul.sideBatch;
   int64_t rank = rankOf(scores);
   if (dims[batch[0]] != 0 || dims[batch[1]] != 1 ||
-      dims[product.sideContract] != rank - 1)
+      dims[matmul.sideContract] != rank - 1)
     return false;
   for (auto [i, dim] : llvm::enumerate(dims))
     if (dim >= 0 && !llvm::is_contained(batch, static_cast<int64_t>(i)) &&
-        static_cast<int64_t>(i) != product.sideContract)
-      product.freeDims.push_back(dim);
+        static_cast<int64_t>(i) != matmul.sideContract)
+      matmul.freeDims.push_back(dim);
   // Dims of size 1 may be gone.
   for (int64_t dim = 2; dim < rank - 1; ++dim)
-    if (!llvm::is_contained(product.freeDims, dim)) {
+    if (!llvm::is_contained(matmul.freeDims, dim)) {
       if (!dimOf(scores, dim).isConstant(1))
         return false;
-      product.freeDims.push_back(dim);
+      matmul.freeDims.push_back(dim);
     }
   return true;
 }
@@ -277,13 +277,13 @@ static LogicalResult findAttention(DotOp op, PatternRewriter &rewriter) {
   bool isGuarded = guarded || guard;
   if (!probabilities || (isGuarded && (isRight || probabilities->isMoved)))
     return failure();
-  ValueDot product(op, isRight, *probabilities);
+  ValueDot matmul(op, isRight, *probabilities);
   SoftmaxOp softmax = probabilities->softmax;
   Scores scores;
-  if (rankOf(product.values) != 4 || !parseScores(softmax.getInput(), scores))
+  if (rankOf(matmul.values) != 4 || !parseScores(softmax.getInput(), scores))
     return failure();
   DotOp dot = scores.dot;
-  if (rankOf(dot) != rankOf(softmax) || !isOverKeys(product, dot) ||
+  if (rankOf(dot) != rankOf(softmax) || !isOverKeys(matmul, dot) ||
       (isGuarded && rankOf(dot) != 4))
     return failure();
   Type element = elementTypeOf(op);
@@ -291,7 +291,7 @@ static LogicalResult findAttention(DotOp op, PatternRewriter &rewriter) {
   bool widened = narrow != element && element.isF32() &&
                  isa<FloatType>(narrow) && elementTypeOf(dot) == narrow;
   if ((narrow != element && !widened) ||
-      elementTypeOf(product.values) != element)
+      elementTypeOf(matmul.values) != element)
     return failure();
 
   if (guard && findsExcludedRows(guard, softmax.getInput())) {
@@ -316,13 +316,13 @@ static LogicalResult findAttention(DotOp op, PatternRewriter &rewriter) {
   auto freeDim = [](ArrayRef<int64_t> batch, int64_t contract) {
     return 6 - batch[0] - batch[1] - contract;
   };
-  int64_t kk = dot.getRhsContract()[0], vk = product.valuesContract;
-  ArrayRef<int64_t> kb = dot.getRhsBatch(), vb = product.valuesBatch;
+  int64_t kk = dot.getRhsContract()[0], vk = matmul.valuesContract;
+  ArrayRef<int64_t> kb = dot.getRhsBatch(), vb = matmul.valuesBatch;
   Location location = op.getLoc();
   Value query = headsOfQueries(rewriter, dot, dims);
   Value key = makeTranspose(rewriter, location, dot.getRhs(),
                             {kb[0], kb[1], freeDim(kb, kk), kk});
-  Value value = makeTranspose(rewriter, location, product.values,
+  Value value = makeTranspose(rewriter, location, matmul.values,
                               {vb[0], vb[1], vk, freeDim(vb, vk)});
   query = withoutScale(rewriter, query, scores.factors);
   key = withoutScale(rewriter, key, scores.factors);
@@ -352,8 +352,8 @@ static LogicalResult findAttention(DotOp op, PatternRewriter &rewriter) {
       rewriter.getBoolAttr(mask.causality == Causality::topLeft),
       rewriter.getF64FloatAttr(scores.softcap));
   setEmptyRow(attention, mask.empty);
-  rewriter.replaceOp(op, asProduct(rewriter, attention, product, dims,
-                                   mask.keyHeads, mask.headsOfGroup));
+  rewriter.replaceOp(op, asMatmul(rewriter, attention, matmul, dims,
+                                  mask.keyHeads, mask.headsOfGroup));
   return success();
 }
 

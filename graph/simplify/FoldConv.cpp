@@ -111,8 +111,8 @@ static LogicalResult joinBiases(AddOp op, PatternRewriter &rewriter) {
 }
 
 /// Whether windows are one element, or lie side by side: such a convolution is
-/// a product (graph/layout/ChannelsLast.cpp), which a border would hide.
-static bool isProduct(ConvOp op) {
+/// a matmul (graph/layout/ChannelsLast.cpp), which a border would hide.
+static bool isMatmul(ConvOp op) {
   ArrayRef<int64_t> strides = op.getStrides();
   SmallVector<Dim> dims = dimsOf(op.getFilter());
   int64_t first = op.getChannelsLast() ? 0 : 2;
@@ -127,7 +127,7 @@ static bool isProduct(ConvOp op) {
 static LogicalResult takeBorder(ConvOp op, PatternRewriter &rewriter) {
   auto pad = op.getInput().getDefiningOp<PadOp>();
   if (!pad || pad.getMode() != PadMode::constant ||
-      !isSplat(pad.getValue(), 0) || isProduct(op) ||
+      !isSplat(pad.getValue(), 0) || isMatmul(op) ||
       !llvm::all_of(pad->getUsers(), llvm::IsaPred<ConvOp>) ||
       !llvm::all_of(op.getInputDilations(), [](int64_t n) { return n == 1; }))
     return failure();

@@ -22,7 +22,7 @@ bool followEachOther(ArrayRef<int64_t> dims) {
   return true;
 }
 
-/// An operand with its dims by their part in the product.
+/// An operand with its dims by their part in the matmul.
 struct Operand {
   Value value;
   SmallVector<int64_t> batch, contract, free;

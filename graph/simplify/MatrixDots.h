@@ -1,4 +1,4 @@
-//===- MatrixDots.h - Products as matmuls -----------------------------------===//
+//===- MatrixDots.h - Contractions as matmuls -----------------------------===//
 //
 //   dot [b.., M.., K..] x [b.., K.., N..]   with several N, or K that do not
 //                                           follow one another in memory

@@ -64,7 +64,7 @@ bool isComputedWith(Value value) {
   });
 }
 
-/// Whether an elementwise op reads the result (after its bias): the product's
+/// Whether an elementwise op reads the result (after its bias): the matmul's
 /// own epilogue would take it.
 bool hasEpilogue(DotOp dot) {
   Column column = columnOf(dot);

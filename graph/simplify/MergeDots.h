@@ -1,13 +1,13 @@
-//===- MergeDots.h - One product for several weights ----------------------===//
+//===- MergeDots.h - One matmul for several weights -----------------------===//
 //
 //   dot(x, Wq) + bq, dot(x, Wk), dot(x, Wv) + bv
 //     to   y = dot(x, concat(Wq, Wk, Wv)) + concat(bq, 0, bv),  slices of y
 //
 // for weights that are constant expressions: x is read once, the columns are
-// one larger product. Order: query, key, value where an attention follows, else
+// one larger matmul. Order: query, key, value where an attention follows, else
 // program order.
 //
-// Products whose results go into an elementwise op (gate and up projection, two
+// Matmuls whose results go into an elementwise op (gate and up projection, two
 // convolutions of one input) stay apart unless `all`: their kernels do that
 // work in the epilogue, on results that were never stored, which slices of one
 // wide result would not allow.

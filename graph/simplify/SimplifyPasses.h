@@ -1,5 +1,4 @@
-//===- SimplifyPasses.h - Passes of graph/simplify
-//--------------------------------===//
+//===- SimplifyPasses.h - Passes of graph/simplify -----------------------===//
 #pragma once
 
 #include "mlir/Pass/Pass.h"

@@ -28,20 +28,20 @@ def FoldConv : Pass<"fold-conv", "::mlir::func::FuncOp"> {
 }
 
 def MergeDots : Pass<"merge-dots", "::mlir::func::FuncOp"> {
-  let summary = "products of one left side with several weights become one product";
+  let summary = "matmuls of one left side with several weights become one matmul";
   let dependentDialects = ["::knapper::ts::TsDialect"];
   let options = [Option<"all", "all", "bool", "false",
-                        "also products whose results go into elementwise ops">];
+                        "also matmuls whose results go into elementwise ops">];
 }
 
 def NarrowDots : Pass<"narrow-dots", "::mlir::func::FuncOp"> {
-  let summary = "products of widened 16-bit operands as products of these (GPUs)";
+  let summary = "matmuls of widened 16-bit operands as matmuls of these (GPUs)";
   let description = "See graph/simplify/NarrowDots.h.";
   let dependentDialects = ["::knapper::ts::TsDialect"];
 }
 
 def MatrixDots : Pass<"matrix-dots", "::mlir::func::FuncOp"> {
-  let summary = "products with several dims of columns or depth as matmuls";
+  let summary = "contractions with several dims of columns or depth as matmuls";
   let description = "See graph/simplify/MatrixDots.h.";
   let dependentDialects = ["::knapper::ts::TsDialect"];
 }

@@ -480,7 +480,7 @@ typedef struct {
   int64_t runs;   /* 1 to 1000; 0: as many as fit `seconds`, 3 to 50 */
   double seconds; /* 0: one second; at most 3600 */
   /* Unless NULL, another module with the same inputs (another artefact of the
-   * model), which runs in turns with this one: the report compares their
+   * model), which runs interleaved with this one: the report compares their
    * kernels. */
   knapper_module *other;
   const char *name,
@@ -517,9 +517,9 @@ knapper_verify(const knapper_compile_options *options,
 /* ---- quantise ---- */
 typedef struct {
   size_t size;
-  /* "int8" or "int4": the weights of products alone (the options
+  /* "int8" or "int4": the weights of matmuls alone (the options
    * "weight-group" and "weight-zero-points" of the compile say how). NULL:
-   * static, products of bytes whose ranges come from calibration data. */
+   * static, matmuls of bytes whose ranges come from calibration data. */
   const char *weights_only;
   const char *range; /* "minmax" (NULL), "percentile" or "error": which numbers
                         of an activation its bytes stand for */

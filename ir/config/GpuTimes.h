@@ -21,7 +21,7 @@ struct LineTimes {
   double receive, give, shared;
 };
 
-/// Of the bandwidth of copies: products reach more, since they read more.
+/// Of the bandwidth of copies: matmuls reach more, since they read more.
 struct BandwidthShare {
   double over, under;
 };
@@ -42,14 +42,14 @@ struct WgmmaTimes {
   double turn = 25;         ///< of a ping-pong's turn
   double meet = 576;        ///< CTAs of a cluster that add their sums
   double peerBytes = 12.5;  ///< that they read from each other a cycle
-  double ramp = 344;        ///< until the first products run,
+  double ramp = 344;        ///< until the first wgmmas run,
   double consumer = 590;    ///< more for each consumer,
   double cluster = 754;     ///< of a cluster,
   double pair = 183;        ///< and of two that copy for each other
   double launch = 2306;
   BandwidthShare memory = {61, 60};
   /// Times, seen to take more than modelled: what is staged, where a consumer
-  /// of two products ends parts of its columns; two CTAs of an SM that share
+  /// of two wgmmas ends parts of its columns; two CTAs of an SM that share
   /// no depth.
   double stagedParts = 1.06, twoCtasPerSm = 1.05;
   /// What runs side by side hides the rest but for a part: a norm of both.
@@ -69,7 +69,7 @@ struct WgmmaTimes {
 };
 inline constexpr WgmmaTimes kH200Wgmma;
 
-/// The same of products whose left side a warpgroup gathers: fitted to
+/// The same of matmuls whose left side a warpgroup gathers: fitted to
 /// convolutions on an H200, one measured beside the other.
 struct GatheredTimes {
   double matrix = 1.04, narrow = 0.24;
@@ -88,7 +88,7 @@ inline constexpr GatheredTimes kH200Gathered;
 inline constexpr int64_t kGpcSms = 16;
 
 /// Matmuls by FMAs of f32, in cycles of an SM. Fitted to what 900 kernels of 21
-/// products and convolutions took on an H200: of these, the tiles that the
+/// matmuls and convolutions took on an H200: of these, the tiles that the
 /// model chose took 1.1 times the fastest ones' time (geometric mean).
 struct SimtTimes {
   double load = 200;                   ///< of a step: until it is there
@@ -103,7 +103,7 @@ inline constexpr SimtTimes kH200Simt;
 /// Matmuls by mma.sync, not fitted: by the rates of an SM of sm_80 (NVIDIA A100
 /// Tensor Core GPU Architecture), in its cycles.
 struct MmaSyncTimes {
-  double products = 1024;                ///< of 16 bits, a cycle
+  double macs = 1024;                    ///< of 16 bits, a cycle
   double sharedLine = 1;                 ///< of 128 bytes
   double perBlock = 2000, perColumn = 8; ///< estimates
 };
@@ -184,7 +184,7 @@ struct SplitFigures {
 };
 inline constexpr SplitFigures kH200Splits;
 
-/// Many small products of 16 bits: by warpgroups and by their elements, in
+/// Many small matmuls of 16 bits: by warpgroups and by their elements, in
 /// cycles of an SM. Estimated from what tiles took on an H200: 254 of 3 x 8 x
 /// 401 bf16 13.0 us, 480 of 1 x 55 x 7 6.2, 256 of 3 x 8 x 931 25, 398 of 31 x
 /// 33 x 3 5.5.

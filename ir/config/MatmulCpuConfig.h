@@ -12,7 +12,7 @@
 namespace knapper::config {
 
 struct MatmulCpuConfig {
-  /// The target computes no products of f32 in parts of bf16.
+  /// The target computes no matmuls of f32 in parts of bf16.
   static constexpr int64_t kNoFloatParts = -1;
 
   int64_t panel = 0;  ///< columns of B that lie side by side

@@ -33,7 +33,7 @@ struct MatmulGpuConfig {
   /// wgmma: warpgroups that multiply; mmaSync, gemv: warps. simt: 0.
   int64_t consumers = 0;
   /// wgmma: two consumers have a tile each; one's epilogue runs under the
-  /// other's products.
+  /// other's matmuls.
   bool pingpong = false;
   int64_t rasterGroup = 0; ///< rows of tiles that follow one another
   /// CTAs of a cluster that share a tile's depth; each ends some columns, with

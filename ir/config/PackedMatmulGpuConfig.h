@@ -1,4 +1,4 @@
-//===- PackedMatmulGpuConfig.h - Products with packed integers on GPUs ----===//
+//===- PackedMatmulGpuConfig.h - Matmuls with packed integers on GPUs -----===//
 //
 // The configuration of a `tile.packed_matmul`. The schedule chooses it
 // (codegen/schedule/matmul/GpuPackedMatmul.cpp), the op carries it as its
@@ -15,7 +15,7 @@ namespace knapper::config {
 struct PackedMatmulGpuConfig {
   int64_t bits = 0;  ///< of an integer: 4 or 8
   int64_t group = 0; ///< depths that share a scale
-  int64_t depth = 0; ///< of the product
+  int64_t depth = 0; ///< of the matmul
   /// Rows of a CTA, a multiple of 8.
   int64_t tileM = 0;
   /// Warps of a CTA side by side, 16 columns each, and such that share a depth.

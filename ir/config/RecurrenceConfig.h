@@ -33,7 +33,7 @@ struct RecurrenceGpuConfig {
   bool fits(const Limits &limits) const {
     return threads <= limits.threads && clusterSize <= limits.clusterCtas;
   }
-  /// Runs of `run` weights that a thread has of each product.
+  /// Runs of `run` weights that a thread has of each matmul.
   int64_t runsOf(int64_t units, int64_t run) const {
     return (units + run * slices - 1) / (run * slices);
   }

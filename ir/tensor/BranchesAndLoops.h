@@ -1,5 +1,4 @@
-//===- BranchesAndLoops.h - Branches, loops and the functions that they run
-//--------===//
+//===- BranchesAndLoops.h - Branches, loops and their functions -----------===//
 #pragma once
 
 #include "ir/tensor/Dialect.h"

@@ -212,9 +212,9 @@ struct AttentionScores {
     Type type = tensorType(b.getContext(), dims, elementTypeOf(v));
     return type == v.getType() ? v : Value(ReshapeOp::create(b, loc, type, v));
   }
-  /// Products of [B, H, M, ..] and [B, G, ..]: the heads of a group are rows of
+  /// Matmuls of [B, H, M, ..] and [B, G, ..]: the heads of a group are rows of
   /// one matrix. Contracts dim 3 of `left` with dim `contract` of `right`.
-  Value product(Value left, Value right, int64_t contract) {
+  Value matmul(Value left, Value right, int64_t contract) {
     SmallVector<Dim> l = dimsOf(left), r = dimsOf(right);
     Dim rows = *l[1].exactDiv(r[1]) * l[2];
     Value merged = reshape(left, {l[0], r[1], rows, l[3]});
@@ -292,7 +292,7 @@ Value decomposeAttention(OpBuilder &b, AttentionOp op) {
   Type stored = elementTypeOf(op.getQuery());
   AttentionScores make{b, loc,
                        stored.isF64() ? Type(b.getF64Type()) : b.getF32Type()};
-  Value scores = make.product(op.getQuery(), op.getKey(), 3);
+  Value scores = make.matmul(op.getQuery(), op.getKey(), 3);
   Type type = scores.getType();
   auto scaled = [&](Value v, double factor) -> Value {
     return MulOp::create(b, loc, v, splatConstant(b, loc, type, factor));
@@ -322,7 +322,7 @@ Value decomposeAttention(OpBuilder &b, AttentionOp op) {
         ConvertOp::create(b, loc, withElement(type, stored), probabilities);
   else
     value = make.widen(value);
-  Value result = make.product(probabilities, value, 2);
+  Value result = make.matmul(probabilities, value, 2);
   if (elementTypeOf(result) != stored)
     result = ConvertOp::create(b, loc, op.getType(), result);
   return result;

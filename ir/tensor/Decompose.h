@@ -12,9 +12,10 @@
 namespace knapper::ts {
 
 /// Builds the decomposition of a composite op (softmax, layer_norm, rope, gelu,
-/// attention, paged_attention) at the builder's insertion point and returns values for the op's
-/// results, in order; the op itself stays. Fails, without a diagnostic, for
-/// other ops. Attention becomes products with the S x T scores in f32.
+/// attention, paged_attention) at the builder's insertion point and returns
+/// values for the op's results, in order; the op itself stays. Fails, without a
+/// diagnostic, for other ops. Attention becomes matmuls with the S x T scores
+/// in f32.
 llvm::FailureOr<llvm::SmallVector<mlir::Value>>
 decompose(mlir::OpBuilder &builder, mlir::Operation *op);
 

@@ -1,5 +1,4 @@
-//===- DimFunctions.h - The functions in a size, by name
-//-------------------===//
+//===- DimFunctions.h - The functions in a size, by name -----------------===//
 //
 // What the text of a size and its algebra share: Dim.cpp prints and computes,
 // DimParser.cpp reads.

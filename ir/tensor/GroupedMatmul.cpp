@@ -61,12 +61,12 @@ Value ts::gatheredMatmul(OpBuilder &b, GroupedMatmulOp op) {
                                ArrayRef<int64_t>{1});
   Value matrices =
       GatherOp::create(b, loc, op.getWeights(), first, uint64_t(0));
-  Value product =
+  Value matmul =
       DotOp::create(b, loc, op.getTokens(), matrices, ArrayRef<int64_t>{0},
                     ArrayRef<int64_t>{0}, ArrayRef<int64_t>{1},
                     ArrayRef<int64_t>{op.getTransposed() ? 2 : 1}, TypeAttr());
-  auto type = cast<RankedTensorType>(product.getType());
+  auto type = cast<RankedTensorType>(matmul.getType());
   Value has = BroadcastOp::create(b, loc, withElement(type, b.getI1Type()), any,
                                   ArrayRef<int64_t>{0});
-  return SelectOp::create(b, loc, has, product, splatConstant(b, loc, type, 0));
+  return SelectOp::create(b, loc, has, matmul, splatConstant(b, loc, type, 0));
 }

@@ -12,7 +12,7 @@
 
 namespace knapper::ts {
 
-/// The same by gathering each row's matrix in front of a batch of products: T
+/// The same by gathering each row's matrix in front of a batch of matmuls: T
 /// matrices in memory.
 mlir::Value gatheredMatmul(mlir::OpBuilder &builder, GroupedMatmulOp op);
 

@@ -1,11 +1,11 @@
-// Products whose rows are sorted by the matrix they are multiplied with.
+// Matmuls whose rows are sorted by the matrix they are multiplied with.
 #ifndef KNAPPER_IR_TENSOR_GROUPEDMATMUL
 #define KNAPPER_IR_TENSOR_GROUPEDMATMUL
 
 include "ir/tensor/OpBase.td"
 
 def Ts_GroupedMatmulOp : Ts_InferredOp<"grouped_matmul", [Indexed]> {
-  let summary = "product of each row with the matrix of its expert";
+  let summary = "matmul of each row with the matrix of its expert";
   let description = [{
     tokens [T, K], weights [E, K, N] (`transposed`: [E, N, K]), ends [E]; result [T, N] of the tokens' element type,
     accumulated as ts.dot does. Row t is of the first expert e with ends[e] > t, and is multiplied with the matrix of e; a

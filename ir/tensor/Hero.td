@@ -14,8 +14,8 @@ def Ts_KernelHeroInterface : OpInterface<"KernelHeroOpInterface"> {
   }];
   let methods = [
     InterfaceMethod<"The family of schedules that computes it.", "::knapper::ts::Hero", "hero">,
-    InterfaceMethod<"Operations of its products; a fused multiply-add counts two.", "::knapper::ts::Dim",
-    "productFlops", (ins), "", "return ::knapper::ts::Dim::constant($_op->getContext(), 0);">,
+    InterfaceMethod<"Operations of its matmuls; a fused multiply-add counts two.", "::knapper::ts::Dim",
+    "matmulFlops", (ins), "", "return ::knapper::ts::Dim::constant($_op->getContext(), 0);">,
     InterfaceMethod<"Its other operations: sums and comparisons.", "::knapper::ts::Dim", "otherFlops", (ins), "",
     "return ::knapper::ts::Dim::constant($_op->getContext(), 0);">,
     InterfaceMethod<[{

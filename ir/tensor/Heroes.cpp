@@ -26,9 +26,9 @@ struct OfKind : HeroModel<OfKind<kind, Op>, Op> {
 
 /// dot, conv and their like: two operations an iteration.
 template <Hero kind, typename Op, bool narrow>
-struct Product : HeroModel<Product<kind, Op, narrow>, Op> {
+struct Contraction : HeroModel<Contraction<kind, Op, narrow>, Op> {
   Hero hero(Operation *) const { return kind; }
-  Dim productFlops(Operation *op) const {
+  Dim matmulFlops(Operation *op) const {
     return cast<Op>(op).indexing().iterations(op->getContext()) * 2;
   }
   bool readsNarrow(Operation *) const { return narrow; }
@@ -62,7 +62,7 @@ struct TwoPasses : HeroModel<TwoPasses<Op, flops>, Op> {
 
 struct AttentionHero : HeroModel<AttentionHero, AttentionOp> {
   Hero hero(Operation *) const { return Hero::attention; }
-  Dim productFlops(Operation *op) const {
+  Dim matmulFlops(Operation *op) const {
     auto attention = cast<AttentionOp>(op);
     SmallVector<Dim> q = dimsOf(attention.getQuery()),
                      v = dimsOf(attention.getValue());
@@ -85,7 +85,7 @@ private:
 
 struct PagedAttentionHero : HeroModel<PagedAttentionHero, PagedAttentionOp> {
   Hero hero(Operation *) const { return Hero::attention; }
-  Dim productFlops(Operation *op) const {
+  Dim matmulFlops(Operation *op) const {
     auto attention = cast<PagedAttentionOp>(op);
     SmallVector<Dim> q = dimsOf(attention.getQuery()),
                      v = dimsOf(attention.getValues());
@@ -96,26 +96,26 @@ struct PagedAttentionHero : HeroModel<PagedAttentionHero, PagedAttentionOp> {
 
 struct RecurrenceHero : HeroModel<RecurrenceHero, RecurrenceOp> {
   Hero hero(Operation *) const { return Hero::scan; }
-  Dim productFlops(Operation *op) const {
+  Dim matmulFlops(Operation *op) const {
     auto recurrence = cast<RecurrenceOp>(op);
     SmallVector<Dim> dims = dimsOf(recurrence.getStates()[0]);
     Dim steps(recurrence.getSteps());
     return steps * dims[0] * dims[1] * dims[1] *
-           (2 * int64_t(recurrence.products().size()));
+           (2 * int64_t(recurrence.matmuls().size()));
   }
 };
 
 } // namespace
 
 void attachHeroes(MLIRContext *context) {
-  DotOp::attachInterface<Product<Hero::matmul, DotOp, true>>(*context);
-  ScaledDotOp::attachInterface<Product<Hero::matmul, ScaledDotOp, false>>(
+  DotOp::attachInterface<Contraction<Hero::matmul, DotOp, true>>(*context);
+  ScaledDotOp::attachInterface<Contraction<Hero::matmul, ScaledDotOp, false>>(
       *context);
-  PackedDotOp::attachInterface<Product<Hero::matmul, PackedDotOp, true>>(
+  PackedDotOp::attachInterface<Contraction<Hero::matmul, PackedDotOp, true>>(
       *context);
   GroupedMatmulOp::attachInterface<
-      Product<Hero::matmul, GroupedMatmulOp, false>>(*context);
-  ConvOp::attachInterface<Product<Hero::conv, ConvOp, true>>(*context);
+      Contraction<Hero::matmul, GroupedMatmulOp, false>>(*context);
+  ConvOp::attachInterface<Contraction<Hero::conv, ConvOp, true>>(*context);
   PoolOp::attachInterface<PoolHero>(*context);
   AttentionOp::attachInterface<AttentionHero>(*context);
   PagedAttentionOp::attachInterface<PagedAttentionHero>(*context);

@@ -1,11 +1,11 @@
-// Products with a matrix of small integers as GPUs read it.
+// Matmuls with a matrix of small integers as GPUs read it.
 #ifndef KNAPPER_IR_TENSOR_PACKEDDOT
 #define KNAPPER_IR_TENSOR_PACKEDDOT
 
 include "ir/tensor/OpBase.td"
 
 def Ts_PackedDotOp : Ts_InferredOp<"packed_dot", [Indexed]> {
-  let summary = "product with rows of packed integers, scaled in groups";
+  let summary = "matmul with rows of packed integers, scaled in groups";
   let description = [{
     result[.., n] = sum over k of input[.., k] * (q[n, k] * scale[n, floor(k / group)]), in f32. q has integers of `bits`
     bits, two's complement: 8, a byte of weight[n] each; or 4, q[n, k] in byte k / 2 of weight[n], the even k in its low

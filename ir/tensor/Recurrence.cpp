@@ -41,7 +41,7 @@ NextOp RecurrenceOp::next() {
   return cast<NextOp>(getBody().front().getTerminator());
 }
 
-SmallVector<DotOp> RecurrenceOp::products() {
+SmallVector<DotOp> RecurrenceOp::matmuls() {
   llvm::DenseSet<Value> found = dependentValues(*this);
   SmallVector<DotOp> dots;
   for (DotOp dot : getBody().getOps<DotOp>())

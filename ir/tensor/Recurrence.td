@@ -32,8 +32,8 @@ def Ts_RecurrenceOp
   let hasVerifier = 1;
   let extraClassDeclaration = [{
     NextOp next();
-    /// The products of the states, in order.
-    ::llvm::SmallVector<DotOp> products();
+    /// The matmuls of the states, in order.
+    ::llvm::SmallVector<DotOp> matmuls();
     mlir::Block::BlockArgListType stateArguments() {
       return getBody().getArguments().take_front(getStates().size());
     }

@@ -1,4 +1,4 @@
-// Reductions, products, windows, scans, sorts.
+// Reductions, matmuls, windows, scans, sorts.
 #ifndef KNAPPER_IR_TENSOR_REDUCTIONOPS
 #define KNAPPER_IR_TENSOR_REDUCTIONOPS
 

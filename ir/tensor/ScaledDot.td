@@ -1,11 +1,11 @@
-// Products with a matrix of small integers that stay small in memory.
+// Matmuls with a matrix of small integers that stay small in memory.
 #ifndef KNAPPER_IR_TENSOR_SCALEDDOT
 #define KNAPPER_IR_TENSOR_SCALEDDOT
 
 include "ir/tensor/OpBase.td"
 
 def Ts_ScaledDotOp : Ts_InferredOp<"scaled_dot", [Indexed]> {
-  let summary = "product with a matrix of integers, scaled in groups of rows";
+  let summary = "matmul with a matrix of integers, scaled in groups of rows";
   let description = [{
     result[.., n] = sum over k of input[.., k] * ((weight[k, n] - zero[g, n]) * scale[g, n]), g = floor(k / group), in
     f32. Without `zero` nothing is subtracted. It stays whole until scheduling: taken apart, the matrix would be a

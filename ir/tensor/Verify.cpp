@@ -169,7 +169,7 @@ LogicalResult ArgReduceOp::verify() {
   return success();
 }
 
-/// Whether products of such elements are defined: of equal ones, and of signed
+/// Whether matmuls of such elements are defined: of equal ones, and of signed
 /// and unsigned bytes.
 static bool canMultiply(Type a, Type b) {
   return a == b || (a.isInteger(8) && b.isInteger(8));
@@ -192,7 +192,7 @@ LogicalResult DotOp::verify() {
     return emitOpError("(C3) operands have different element types");
   // What a target may do, not what the op means: no constraint of its own.
   if ((*this)->hasAttr("ts.tf32") && !lhs.isF32())
-    return emitOpError("ts.tf32 is of products of f32");
+    return emitOpError("ts.tf32 is of matmuls of f32");
   return success();
 }
 

@@ -1,4 +1,4 @@
-// Products with packed integers, as one operation: few files need it.
+// Matmuls with packed integers, as one operation: few files need it.
 #pragma once
 
 #include "ir/tile/TileDialect.h"

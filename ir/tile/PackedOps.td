@@ -6,7 +6,7 @@ include "ir/tile/TileDialect.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
 
 def Tile_PackedMatmulOp : Op<Tile_Dialect, "packed_matmul"> {
-  let summary = "Every block of a product with packed integers, ended by a region";
+  let summary = "Every block of a matmul with packed integers, ended by a region";
   let description = [{
     A whole GPU kernel: what ts.packed_dot says, of dense tensors: A of m rows, integers and scales of n columns. Each
     sum is handed to the region with its row and column: one thread's, which stores it. The depth and how it is done
@@ -26,7 +26,7 @@ def Tile_PackedMatmulOp : Op<Tile_Dialect, "packed_matmul"> {
 
 def Tile_StoredOp
     : Op<Tile_Dialect, "stored", [Pure, Terminator, ParentOneOf<["PackedMatmulOp"]>]> {
-  let summary = "Ends the region of a product with packed integers";
+  let summary = "Ends the region of a matmul with packed integers";
   let assemblyFormat = "attr-dict";
 }
 

@@ -28,7 +28,7 @@ LogicalResult RecurrenceOp::verify() {
       return emitOpError("C3: a region does not end with tile.values");
   Type f32 = Float32Type::get(getContext()),
        index = IndexType::get(getContext());
-  size_t products = getSources().size(), states = given(getInitial()).size();
+  size_t matmuls = getSources().size(), states = given(getInitial()).size();
   auto takes = [&](Region &region, size_t indices, size_t floats,
                    ValueRange others = {}) {
     TypeRange types = region.front().getArgumentTypes();
@@ -41,9 +41,9 @@ LogicalResult RecurrenceOp::verify() {
   };
   bool fits = takes(getWeights(), 2, 0) && takes(getInitial(), 2, 0) &&
               takes(getInputs(), 3, 0) &&
-              takes(getUpdate(), 3, products + states, given(getInputs())) &&
+              takes(getUpdate(), 3, matmuls + states, given(getInputs())) &&
               takes(getLast(), 2, states) &&
-              given(getWeights()).size() == products &&
+              given(getWeights()).size() == matmuls &&
               given(getUpdate()).size() == states && given(getLast()).empty();
   if (!fits)
     return emitOpError("C3: a region takes or gives something else");
@@ -53,7 +53,7 @@ LogicalResult RecurrenceOp::verify() {
            (config.packed ? element.isF16() || element.isBF16()
                           : element == f32);
   };
-  if (products == 0 || run() < 1 || getUnits() % run() ||
+  if (matmuls == 0 || run() < 1 || getUnits() % run() ||
       (config.packed && run() % 2) ||
       !llvm::all_of(given(getWeights()), isWeight))
     return emitOpError("C1: weights are no runs that divide the units");

@@ -10,11 +10,11 @@ def Tile_RecurrenceOp : Op<Tile_Dialect, "recurrence"> {
   let description = [{
     A whole GPU kernel. `rows` independent rows have `units` f32 of each state. In step t
 
-      sum of product p at (row, unit) = sum over k of state[sources[p]][row, k] * weight p (unit, k)
+      sum of matmul p at (row, unit) = sum over k of state[sources[p]][row, k] * weight p (unit, k)
 
     Each region is one thread's and ends with tile.values. They are
 
-      weights  (unit, k)                          -> a run of weights of each product, from k on
+      weights  (unit, k)                          -> a run of weights of each matmul, from k on
       initial  (row, unit)                        -> the states before the first step
       inputs   (step, row, unit)                  -> what a step needs besides states; run a step ahead
       update   (step, row, unit, sums, states, inputs) -> the next states; it stores the outputs

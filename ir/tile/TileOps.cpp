@@ -239,7 +239,7 @@ LogicalResult MainloopOp::verify() {
            << getAcc().getType().getDimSize(1) << " columns of "
            << (bytes ? "bytes" : "pairs") << ", no multiple of 16";
   if (bytes && !getConstantIntValue(getK()))
-    return emitOpError("K of products of bytes is no constant");
+    return emitOpError("K of matmuls of bytes is no constant");
   bool scaled = bool(getScale());
   if (scaled != bool(getScaleOffset()) || scaled != bool(getScaleStep()) ||
       (!scaled && (getZero() || getNibbles())))
@@ -292,7 +292,7 @@ LogicalResult BlockOp::verify() {
   Type a = element(getA()), b = element(getB()), c = element(getC());
   if (!(a.isBF16() && b.isBF16() && c.isF32()) &&
       !(a.isInteger(8) && b.isInteger(8) && c.isInteger(32)))
-    return emitOpError("C3: products of ")
+    return emitOpError("C3: matmuls of ")
            << a << " and " << b << " are not summed in " << c;
   int64_t parts = getParts();
   if (parts < 1 || parts > 3 || (parts > 1 && !a.isBF16()))
@@ -344,7 +344,7 @@ LogicalResult MatmulOp::verify() {
        !getWindow().empty() || config.swapAB || config.unaligned ||
        config.splitK != 1 || config.clusterM != 1 || config.stagingWarpgroups ||
        !(wgmma || config.algorithm == config::MatmulAlgorithm::simt)))
-    return emitOpError("C6: 'ends' are i32, of a product whose CTAs have rows "
+    return emitOpError("C6: 'ends' are i32, of a matmul whose CTAs have rows "
                        "of their own");
   return success();
 }

@@ -221,7 +221,7 @@ def Tile_StoreRowsOp
 
 def Tile_TransposeOp
     : Tile_Op<"transpose", [Pure, AllTypesMatch<["input", "result"]>]> {
-  let summary = "Turns a block of rows";
+  let summary = "Transposes a block of rows";
   let description = [{
     The lanes are rows of `columns`; lane c * (lanes / columns) + r of the result
     is lane r * columns + c of the input. GPUs go through shared memory and take
@@ -507,7 +507,7 @@ def Tile_MatmulOp : Tile_Op<"matmul", [AttrSizedOperandSegments]> {
 
     `shape` says how: `algorithm` 0: blocks through shared memory, fused
     FMAs; one program a block. 1: Hopper's asynchronous copies and
-    warpgroup products (f16 and bf16); the blocks of the grid share all programs
+    wgmmas (f16 and bf16); the blocks of the grid share all programs
     out among themselves. 2: few rows; B is read once, at most `rows` rows to a
     block, and the depth of both sides is contiguous. See docs/stack/tile.md for
     the other entries.
@@ -559,7 +559,7 @@ def Tile_AttentionOp : Tile_Op<"attention", [AttrSizedOperandSegments]> {
     Strides are those of batch, head, row and element; sizes batch, heads, key
     heads, rows, keys, depth (of Q and K), columns (of V).
 
-    The region is one thread's: it gets the scaled products of a run of keys
+    The region is one thread's: it gets the scaled dot products of a run of keys
     (vector<2xf32>, or f32 for one) with batch, head, row and first key, and
     yields their scores; -inf leaves a key out. Rows and keys past the edge are
     handed over as the last ones inside, and dropped. With `causal` row s sees
@@ -568,7 +568,7 @@ def Tile_AttentionOp : Tile_Op<"attention", [AttrSizedOperandSegments]> {
 
     `shape` says how: `algorithm` 0: blocks through shared memory, fused
     FMAs; one program a block. 1: Hopper's asynchronous copies and
-    warpgroup products (f16 and bf16); the blocks of the grid share all programs
+    wgmmas (f16 and bf16); the blocks of the grid share all programs
     out among themselves. `empty`: a row that sees no key is 0 (0), NaN (1), the
     mean of all values (2). See docs/stack/tile.md for the other entries.
 
@@ -609,7 +609,7 @@ def Tile_AttentionOp : Tile_Op<"attention", [AttrSizedOperandSegments]> {
 def Tile_YieldOp
     : Tile_Op<"yield", [Pure, ParentOneOf<["MatmulOp", "AttentionOp"]>,
                         Terminator]> {
-  let summary = "Ends the region of a product or an attention";
+  let summary = "Ends the region of a matmul or an attention";
   let arguments = (ins Optional<AnyTypeOf<[F32, VectorOfRankAndType<[1], [F32]>]>>:$value);
   let assemblyFormat = "($value^ `:` type($value))? attr-dict";
 }

@@ -482,7 +482,7 @@ class Module:
             faster; `times` of the result is the same as data.
         runs: how many runs are measured, up to 1000; 0: a second of them, 3 to 50.
         compare: another module with these inputs (made with another option, say),
-            which runs in turns with this one; `comparison` has both, kernel by
+            which runs interleaved with this one; `comparison` has both, kernel by
             kernel.
 
         Raises as a call does where there are inputs; WrongValue for runs or compare

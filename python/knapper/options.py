@@ -22,7 +22,7 @@ class CompileOptions(TypedDict, total=False):
     isa: str | Sequence[str]
     allow_tf32: bool
     deterministic: bool
-    float32_products: Literal["f32", "bf16x6", "bf16x3"]
+    float32_matmul: Literal["f32", "bf16x6", "bf16x3"]
     weights: Literal["", "f32", "int8", "int4"]
     weight_group: int
     weight_zero_points: bool
@@ -46,6 +46,10 @@ class CompileOptions(TypedDict, total=False):
     cache_bytes: int
 
 
+# Names that rows had before, which are still read.
+FORMER = ("float32_products",)
+
+
 class NoOptions(TypedDict):
     """None besides a function's own arguments: what is misspelt is told by
     `check_names`, and by type checkers."""
@@ -60,7 +64,7 @@ def check_names(
     """Raises for an option that there is not, with the one that may be meant."""
     known = [*own, *rows.__annotations__]
     for name in options:
-        if name in known:
+        if name in known or (rows is CompileOptions and name in FORMER):
             continue
         from difflib import get_close_matches  # slow to import
 

@@ -40,7 +40,7 @@ class Quantized:
     report: `outputs` and `layers` with their distance from float32 (root mean
         square of the error over that of the values, `relative_rms`; of layers
         when one is quantised, `alone`, and when all are, `together`), and the
-        products that stay float with the reason, `kept`.
+        matmuls that stay float with the reason, `kept`.
     """
 
     module: Module | None

@@ -72,14 +72,14 @@ struct Program {
     uint32_t swizzle;
     bool tf32;
   };
-  /// See fb::VendorProduct; offset, strides and sizes are values.
+  /// See fb::VendorMatmul; offset, strides and sizes are values.
   struct Matrix {
     uint32_t arg;
     DType dtype;
     uint32_t offset, rowStride, columnStride;
     std::vector<uint32_t> batchStrides;
   };
-  struct Product {
+  struct Matmul {
     VendorLibrary library;
     std::vector<uint32_t> batch;
     uint32_t rows, columns, depth;
@@ -108,7 +108,7 @@ struct Program {
     std::vector<uint32_t> symbols;
     const char *label;
     std::vector<Map> maps;
-    std::optional<Product> product; // of a library's kernel
+    std::optional<Matmul> matmul; // of a library's kernel
   };
   struct Launch {
     std::vector<Choice>

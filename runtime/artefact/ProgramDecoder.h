@@ -65,8 +65,8 @@ private:
                              const char *what) const;
   /// A buffer that the program may write.
   Status writable(const void *at, Program::Ref r, const char *what) const;
-  Expected<Program::Map> tensorMap(const fb::TensorMap *from, uint32_t args,
-                                   bool &late) const;
+  Expected<Program::Map> tmaDescriptor(const fb::TmaDescriptor *from,
+                                       uint32_t args, bool &late) const;
   Status matrix(const fb::VendorMatrix *from, const fb::Launch *launch,
                 size_t batch, const char *what, Program::Matrix &into,
                 bool &late);
@@ -76,9 +76,8 @@ private:
                   bool &late) const;
 
   /// What a choice gives a library to compute.
-  Status product(const fb::Choice *c, const fb::Launch *l,
-                 fb::VendorLibrary library, Program::Choice &choice,
-                 bool &late);
+  Status matmul(const fb::Choice *c, const fb::Launch *l,
+                fb::VendorLibrary library, Program::Choice &choice, bool &late);
   Status launch(const fb::Launch *l);
   Status externalTensor(const fb::ExternalTensor *t, bool isOutput,
                         std::vector<Program::ExternalTensor> &list);

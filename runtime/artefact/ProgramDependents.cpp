@@ -80,8 +80,8 @@ Status findDependents(const Artefact &artefact, const fb::Program &from,
             hit[c.guard] || hit[c.grid] || hit[c.grain] || hit[c.scratch];
         for (uint32_t v : c.symbols)
           changes |= hit[v];
-        if (c.product)
-          c.product->forEachValue([&](uint32_t v) { changes |= hit[v]; });
+        if (c.matmul)
+          c.matmul->forEachValue([&](uint32_t v) { changes |= hit[v]; });
       }
       if (changes)
         list.launches.push_back(i);

@@ -1,4 +1,4 @@
-// Launches: arguments, choices of kernels, products of libraries.
+// Launches: arguments, choices of kernels, matmuls of libraries.
 #include "runtime/artefact/ProgramDecoder.h"
 
 #include "runtime/artefact/Limits.h"
@@ -10,9 +10,9 @@
 
 namespace knapper {
 
-Expected<Program::Map> ProgramDecoder::tensorMap(const fb::TensorMap *from,
-                                                 uint32_t args,
-                                                 bool &late) const {
+Expected<Program::Map>
+ProgramDecoder::tmaDescriptor(const fb::TmaDescriptor *from, uint32_t args,
+                              bool &late) const {
   Program::Map map = {};
   if (from->arg() >= args)
     return fail(from, cat("a TMA descriptor is of argument ", from->arg(),
@@ -62,7 +62,7 @@ Status ProgramDecoder::matrix(const fb::VendorMatrix *from,
                               const char *what, Program::Matrix &into,
                               bool &late) {
   if (!from)
-    return fail(launch, cat("a library's product has no ", what));
+    return fail(launch, cat("a library's matmul has no ", what));
   if (from->arg() >= count(launch->args()))
     return fail(from, cat("a library's ", what, " is argument ", from->arg(),
                           " of ", count(launch->args())));
@@ -86,7 +86,7 @@ Status ProgramDecoder::values(const void *at,
                               const flatbuffers::Vector<uint32_t> *list,
                               std::vector<uint32_t> &into) const {
   for (uint32_t i = 0; i < count(list); ++i) {
-    if (Status s = value(at, list->Get(i), "a library's product"); !s)
+    if (Status s = value(at, list->Get(i), "a library's matmul"); !s)
       return s;
     into.push_back(list->Get(i));
   }
@@ -97,29 +97,29 @@ Status ProgramDecoder::allKnown(const void *at,
                                 const std::vector<uint32_t> &used,
                                 bool &late) const {
   for (uint32_t v : used) {
-    if (Status s = value(at, v, "a library's product"); !s)
+    if (Status s = value(at, v, "a library's matmul"); !s)
       return s;
     late |= out.values[v].late;
   }
   return success();
 }
 
-Status ProgramDecoder::product(const fb::Choice *c, const fb::Launch *l,
-                               fb::VendorLibrary library,
-                               Program::Choice &choice, bool &late) {
-  const fb::VendorProduct *p = c->product();
+Status ProgramDecoder::matmul(const fb::Choice *c, const fb::Launch *l,
+                              fb::VendorLibrary library,
+                              Program::Choice &choice, bool &late) {
+  const fb::VendorMatmul *p = c->matmul();
   bool ofLibrary = library != fb::VendorLibrary::none;
   if (library > fb::VendorLibrary::MAX || ofLibrary != (p != nullptr))
     return fail(c, cat("a choice of library ", unsigned(library), " has ",
-                       p ? "a product" : "no product"));
+                       p ? "a matmul" : "no matmul"));
   if (!p)
     return success();
   if (p->activation() > fb::VendorActivation::MAX)
-    return fail(p, "a library's product has an unknown activation");
+    return fail(p, "a library's matmul has an unknown activation");
   if (count(p->batch()) > uint32_t(kMaxRank) || !spend(p->batch()))
     return fail(
-        p, cat("a library's product has ", count(p->batch()), " batch dims"));
-  Program::Product made = {};
+        p, cat("a library's matmul has ", count(p->batch()), " batch dims"));
+  Program::Matmul made = {};
   made.library = static_cast<VendorLibrary>(library);
   made.activation = static_cast<VendorActivation>(p->activation());
   made.tf32 = p->tf32();
@@ -147,9 +147,9 @@ Status ProgramDecoder::product(const fb::Choice *c, const fb::Launch *l,
   auto written = ref(l, l->args()->Get(made.result.arg), "a result");
   if (!written)
     return written.takeError();
-  if (Status s = writable(p, *written, "a library's product"); !s)
+  if (Status s = writable(p, *written, "a library's matmul"); !s)
     return s;
-  choice.product = std::move(made);
+  choice.matmul = std::move(made);
   return success();
 }
 
@@ -206,14 +206,14 @@ Status ProgramDecoder::launch(const fb::Launch *l) {
       return fail(c, "choices share more than the file holds");
     for (uint32_t n = 0; n < count(c->maps()); ++n) {
       Expected<Program::Map> map =
-          tensorMap(c->maps()->Get(n), count(l->args()), launch.late);
+          tmaDescriptor(c->maps()->Get(n), count(l->args()), launch.late);
       if (!map)
         return map.takeError();
       choice.maps.push_back(*map);
     }
-    if (Status s = product(c, l, kernel->library(), choice, launch.late); !s)
+    if (Status s = matmul(c, l, kernel->library(), choice, launch.late); !s)
       return s;
-    bool available = choice.product.has_value();
+    bool available = choice.matmul.has_value();
     for (uint32_t n = 0; n < count(kernel->codes()); ++n)
       available |= kernel->codes()->Get(n)->target() == target;
     if (!available)
@@ -226,7 +226,7 @@ Status ProgramDecoder::launch(const fb::Launch *l) {
   if (launch.choices.empty())
     return fail(l, cat("a launch ('", launch.origin,
                        "') has no kernel for target ", target));
-  if (launch.choices.back().product)
+  if (launch.choices.back().matmul)
     return fail(l, cat("the last choice of a launch ('", launch.origin,
                        "') is a library's, which may not lie here"));
   const Program::Value &last = out.values[launch.choices.back().guard];

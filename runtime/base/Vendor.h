@@ -37,7 +37,7 @@ struct VendorMatrix {
 /// result[b, m, n] = activation(sum over k of lhs[b, m, k] * rhs[b, k, n] +
 /// bias[n]), summed in float32. Sizes are above zero, strides and offsets not
 /// below it, and all of it lies inside the arguments.
-struct VendorProduct {
+struct VendorMatmul {
   VendorLibrary library = VendorLibrary::none;
   std::vector<int64_t> batch;
   int64_t rows = 0, columns = 0, depth = 0;

@@ -1,6 +1,6 @@
 // The contract between the runtime and a driver: device, queue, event,
 // executable, buffer. `runtime/drivers/null` is the smallest complete driver
-// and the one to copy; `runtime/device/Conformance_test.cpp` is what each must
+// and the one to copy; `runtime/testing/Conformance_test.cpp` is what each must
 // pass.
 //
 // Ownership: what a call returns is the caller's and keeps what it needs of
@@ -90,7 +90,7 @@ public:
 /// A TMA descriptor before the driver encodes it: one buffer as a kernel's
 /// asynchronous copies see it. Innermost dim first, sizes and strides in
 /// elements, the innermost stride 1 and left out. Other devices have none.
-struct TensorMap {
+struct TmaDescriptor {
   uint32_t buffer = 0;
   DType dtype = DType::f32;
   uint32_t rank = 0;
@@ -118,10 +118,10 @@ struct LaunchCommand {
   uint32_t numBuffers = 0;
   const int64_t *symbols = nullptr; // in host memory, in the kernel's order
   uint32_t numSymbols = 0;
-  const TensorMap *maps = nullptr; // in the kernel's order
+  const TmaDescriptor *maps = nullptr; // in the kernel's order
   uint32_t numMaps = 0;
-  int64_t grid = 0;          // > 0
-  int64_t grain = 1;         // fewer programs than this are not worth a worker
+  int64_t grid = 0;  // > 0
+  int64_t grain = 1; // > 0: fewer programs than this are not worth a worker
   uint64_t scratch = 0;      // bytes per worker, within what was reserved
   int32_t *status = nullptr; // a KernelStatus in MemoryKind::host memory; valid
                              // after the queue has finished
@@ -252,13 +252,13 @@ public:
     return deviceError(cat("the device '", kind(), "' runs nothing of it"),
                        std::string(name(library)));
   }
-  /// The product as a call of its library, for queues of so many threads (0:
-  /// the driver's default). An error where the library has no such product.
+  /// The matmul as a call of its library, for queues of so many threads (0:
+  /// the driver's default). An error where the library has no such matmul.
   virtual Expected<std::shared_ptr<const VendorCall>>
-  prepare(const VendorProduct &product, int32_t threads) {
-    Expected<std::string> opened = openLibrary(product.library);
+  prepare(const VendorMatmul &matmul, int32_t threads) {
+    Expected<std::string> opened = openLibrary(matmul.library);
     return opened ? internalError("makes no calls of it",
-                                  std::string(name(product.library)))
+                                  std::string(name(matmul.library)))
                   : opened.takeError();
   }
 };

@@ -61,7 +61,7 @@ struct RunState {
   std::shared_ptr<const Binding> pointed;
   std::vector<std::byte *> pointedBase;
   std::vector<int64_t> kernelSymbols;
-  std::vector<TensorMap> kernelMaps;
+  std::vector<TmaDescriptor> kernelMaps;
   // Per buffer, where the device does not address host memory: inputs, outputs
   // and late temps.
   std::vector<std::unique_ptr<DeviceBuffer>> staged;

@@ -80,7 +80,7 @@ Status Execution::resolveLaunch(uint32_t index, const VendorCall *call) {
   command.numBuffers = static_cast<uint32_t>(launch.args.size());
   command.symbols = symbols;
   command.numSymbols = static_cast<uint32_t>(c.symbols.size());
-  TensorMap *maps = state.kernelMaps.data() + state.firstMap[index];
+  TmaDescriptor *maps = state.kernelMaps.data() + state.firstMap[index];
   for (size_t i = 0; i < c.maps.size(); ++i) {
     const Program::Map &from = c.maps[i];
     maps[i] = {from.arg, from.dtype, from.rank, state.values[from.offset]};
@@ -121,8 +121,8 @@ Status Execution::pointArgs(uint32_t index) {
     args[i] = state.base[ref.buffer] + offset;
   }
   const Program::Choice &choice = launch.choices[state.choice[index]];
-  return choice.product
-             ? checkReach(*choice.product, launch, state.values, state.bytes)
+  return choice.matmul
+             ? checkReach(*choice.matmul, launch, state.values, state.bytes)
              : success();
 }
 

@@ -22,9 +22,9 @@ VendorMatrix matrixOf(const Program::Matrix &from,
   return made;
 }
 
-VendorProduct productOf(const Program::Product &from,
-                        std::span<const int64_t> values) {
-  VendorProduct made;
+VendorMatmul matmulOf(const Program::Matmul &from,
+                      std::span<const int64_t> values) {
+  VendorMatmul made;
   made.library = from.library;
   for (uint32_t v : from.batch)
     made.batch.push_back(values[v]);
@@ -43,7 +43,7 @@ VendorProduct productOf(const Program::Product &from,
 
 /// Bytes from the argument's begin to the matrices' end; nothing on overflow.
 std::optional<int64_t> reach(const Program::Matrix &m,
-                             const Program::Product &product, uint32_t rows,
+                             const Program::Matmul &matmul, uint32_t rows,
                              uint32_t columns,
                              std::span<const int64_t> values) {
   std::optional<int64_t> last = values[m.offset];
@@ -53,8 +53,8 @@ std::optional<int64_t> reach(const Program::Matrix &m,
   };
   extend(rows, m.rowStride);
   extend(columns, m.columnStride);
-  for (size_t i = 0; i < product.batch.size(); ++i)
-    extend(product.batch[i], m.batchStrides[i]);
+  for (size_t i = 0; i < matmul.batch.size(); ++i)
+    extend(matmul.batch[i], m.batchStrides[i]);
   std::optional<int64_t> elements = last ? checkedAdd(*last, 1) : last;
   return elements ? checkedMul(*elements, byteSize(m.dtype)) : elements;
 }
@@ -67,28 +67,28 @@ bool countsUp(const VendorMatrix &m) {
 
 } // namespace
 
-bool isPossible(const VendorProduct &product) {
+bool isPossible(const VendorMatmul &matmul) {
   constexpr int64_t most = int64_t(1) << 60;
   std::optional<int64_t> operations = 1;
   auto take = [&](int64_t size) {
     operations =
         size > 0 && operations ? checkedMul(*operations, size) : std::nullopt;
   };
-  for (int64_t size : {product.rows, product.columns, product.depth})
+  for (int64_t size : {matmul.rows, matmul.columns, matmul.depth})
     take(size);
-  for (int64_t size : product.batch)
+  for (int64_t size : matmul.batch)
     take(size);
-  if (!operations || *operations > most || !countsUp(product.lhs) ||
-      !countsUp(product.rhs) || !countsUp(product.result))
+  if (!operations || *operations > most || !countsUp(matmul.lhs) ||
+      !countsUp(matmul.rhs) || !countsUp(matmul.result))
     return false;
-  for (size_t i = 0; i < product.batch.size(); ++i)
-    if (product.batch[i] > 1 && product.result.batchStrides[i] == 0)
+  for (size_t i = 0; i < matmul.batch.size(); ++i)
+    if (matmul.batch[i] > 1 && matmul.result.batchStrides[i] == 0)
       return false;
-  if (!product.bias)
+  if (!matmul.bias)
     return true;
-  const VendorMatrix &bias = *product.bias;
+  const VendorMatrix &bias = *matmul.bias;
   return bias.offset >= 0 && bias.rowStride == 0 &&
-         (bias.columnStride == 1 || product.columns == 1) &&
+         (bias.columnStride == 1 || matmul.columns == 1) &&
          std::all_of(bias.batchStrides.begin(), bias.batchStrides.end(),
                      [](int64_t stride) { return stride == 0; });
 }
@@ -109,9 +109,9 @@ std::vector<VendorUse> openLibraries(Program &program, Device &device) {
   };
   for (Program::Launch &launch : program.launches)
     std::erase_if(launch.choices, [&](const Program::Choice &choice) {
-      if (!choice.product)
+      if (!choice.matmul)
         return false;
-      VendorUse &use = useOf(choice.product->library);
+      VendorUse &use = useOf(choice.matmul->library);
       ++use.launches;
       if (launch.late && !use.opened.empty())
         log(LogLevel::warning,
@@ -138,18 +138,18 @@ Status prepareCalls(const Program &program, Device &device, int32_t threads,
     const Program::Launch &launch = program.launches[i];
     while (binding.choice[i] != Program::kNone) {
       const Program::Choice &choice = launch.choices[binding.choice[i]];
-      if (!choice.product)
+      if (!choice.matmul)
         break;
       bool known = true;
-      choice.product->forEachValue(
+      choice.matmul->forEachValue(
           [&](uint32_t v) { known &= binding.known[v] != 0; });
       std::string why = "its sizes are none";
       if (known) {
-        VendorProduct product = productOf(*choice.product, binding.values);
+        VendorMatmul matmul = matmulOf(*choice.matmul, binding.values);
         // What computes nothing needs no library.
-        if (isPossible(product)) {
+        if (isPossible(matmul)) {
           Expected<std::shared_ptr<const VendorCall>> call =
-              device.prepare(product, threads);
+              device.prepare(matmul, threads);
           if (call) {
             binding.calls[i] = std::move(*call);
             binding.scratch =
@@ -178,31 +178,30 @@ Status prepareCalls(const Program &program, Device &device, int32_t threads,
   return success();
 }
 
-Status checkReach(const Program::Product &product,
-                  const Program::Launch &launch,
+Status checkReach(const Program::Matmul &matmul, const Program::Launch &launch,
                   std::span<const int64_t> values,
                   std::span<const uint64_t> bytes) {
   auto check = [&](const Program::Matrix &m, uint32_t rows,
                    uint32_t columns) -> Status {
     const Program::Ref &ref = launch.args[m.arg];
-    std::optional<int64_t> end = reach(m, product, rows, columns, values);
+    std::optional<int64_t> end = reach(m, matmul, rows, columns, values);
     uint64_t room = bytes[ref.buffer] - values[ref.offset];
     if (!end || uint64_t(*end) > room)
-      return userError(cat("a library's product reaches ", end.value_or(-1),
+      return userError(cat("a library's matmul reaches ", end.value_or(-1),
                            " bytes into argument ", m.arg, ", which has ",
                            room),
                        launch.origin, "compile the model again");
     return success();
   };
-  if (Status s = check(product.lhs, product.rows, product.depth); !s)
+  if (Status s = check(matmul.lhs, matmul.rows, matmul.depth); !s)
     return s;
-  if (Status s = check(product.rhs, product.depth, product.columns); !s)
+  if (Status s = check(matmul.rhs, matmul.depth, matmul.columns); !s)
     return s;
-  if (Status s = check(product.result, product.rows, product.columns); !s)
+  if (Status s = check(matmul.result, matmul.rows, matmul.columns); !s)
     return s;
-  if (!product.bias)
+  if (!matmul.bias)
     return success();
-  return check(*product.bias, product.rows, product.columns);
+  return check(*matmul.bias, matmul.rows, matmul.columns);
 }
 
 } // namespace knapper

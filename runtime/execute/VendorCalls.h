@@ -1,5 +1,5 @@
 // Launches that a vendor's library computes. A library is never needed: where
-// it does not lie, or has no such product, the launch's next choice runs, which
+// it does not lie, or has no such matmul, the launch's next choice runs, which
 // is compiled code.
 #pragma once
 
@@ -25,17 +25,16 @@ std::vector<VendorUse> openLibraries(Program &program, Device &device);
 
 /// Whether a library may be asked for it: sizes above zero that 2^60 operations
 /// do, no stride or offset below zero, a bias of one row, results apart.
-bool isPossible(const VendorProduct &product);
+bool isPossible(const VendorMatmul &matmul);
 
-/// Makes the calls of a binding. A launch whose product its library refuses
+/// Makes the calls of a binding. A launch whose matmul its library refuses
 /// takes the next choice, which the log says.
 Status prepareCalls(const Program &program, Device &device, int32_t threads,
                     Binding &binding);
 
-/// UserError where a product would reach outside an argument: `bytes` are those
+/// UserError where a matmul would reach outside an argument: `bytes` are those
 /// of each buffer.
-Status checkReach(const Program::Product &product,
-                  const Program::Launch &launch,
+Status checkReach(const Program::Matmul &matmul, const Program::Launch &launch,
                   std::span<const int64_t> values,
                   std::span<const uint64_t> bytes);
 

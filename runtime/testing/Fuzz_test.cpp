@@ -28,9 +28,9 @@ using namespace knapper::testing;
 
 namespace {
 
-/// Puts a library's choice before the launch's own: two products of `rows` x 6
+/// Puts a library's choice before the launch's own: two matmuls of `rows` x 6
 /// and 6 x 8 elements at the start of its first two arguments.
-void offerProduct(TestArtefact &a, fb::LaunchT &launch, uint32_t rows) {
+void offerMatmul(TestArtefact &a, fb::LaunchT &launch, uint32_t rows) {
   auto kernel = std::make_unique<fb::KernelT>();
   kernel->num_buffers = static_cast<uint32_t>(launch.args.size());
   kernel->library = fb::VendorLibrary::onednn;
@@ -49,22 +49,22 @@ void offerProduct(TestArtefact &a, fb::LaunchT &launch, uint32_t rows) {
     made->column_stride = one;
     return made;
   };
-  auto product = std::make_unique<fb::VendorProductT>();
-  product->batch = {two};
-  product->rows = rows;
-  product->columns = eight;
-  product->depth = six;
-  product->lhs = matrix(0, six, a.mul(rows, six));
-  product->rhs = matrix(1, eight, zero);
-  product->result = matrix(2, eight, a.mul(rows, eight));
-  product->bias = matrix(1, zero, zero);
-  product->activation = fb::VendorActivation::relu;
-  choice->product = std::move(product);
+  auto matmul = std::make_unique<fb::VendorMatmulT>();
+  matmul->batch = {two};
+  matmul->rows = rows;
+  matmul->columns = eight;
+  matmul->depth = six;
+  matmul->lhs = matrix(0, six, a.mul(rows, six));
+  matmul->rhs = matrix(1, eight, zero);
+  matmul->result = matrix(2, eight, a.mul(rows, eight));
+  matmul->bias = matrix(1, zero, zero);
+  matmul->activation = fb::VendorActivation::relu;
+  choice->matmul = std::move(matmul);
   launch.choices.insert(launch.choices.begin(), std::move(choice));
 }
 
 /// A little of everything: symbols (some late), temps, constants, If, While,
-/// Repeat, Call, BindSymbol, SetSymbols, Assert, choices, a library's product,
+/// Repeat, Call, BindSymbol, SetSymbols, Assert, choices, a library's matmul,
 /// checks.
 TestArtefact original() {
   TestArtefact a({"x86-64-v3", "x86-64-v4"});
@@ -100,17 +100,17 @@ TestArtefact original() {
   a.copy(shared, t, y, bytes);                              // 13
   a.program().buffers[t]->last = 13;
   a.program().buffers[more]->last = 13;
-  uint32_t turn = a.symbol("turn", 0, -1, 1, true),
+  uint32_t iteration = a.symbol("iteration", 0, -1, 1, true),
            rows = a.symbol("rows", 0, -1, 1, true);
-  uint32_t body2 = a.region(), next = a.op(fb::ScalarOp::add, turn, one);
+  uint32_t body2 = a.region(), next = a.op(fb::ScalarOp::add, iteration, one);
   uint32_t grown = a.temp(a.mul(rows, eight), 14, 18);
-  a.repeat(main, turn, a.constant(5), -1, body2); // 14
+  a.repeat(main, iteration, a.constant(5), -1, body2); // 14
   a.setSymbols(body2, {{rows, next}});            // 15
   a.assertion(body2, a.op(fb::ScalarOp::le, rows, a.constant(5)),
               "too many");                                 // 16
   a.launch(body2, "count_positive", {x, grown}, one, {n}); // 17
   a.program().regions[body2]->instructions.back()->instruction.AsLaunch()->args
-      [1] = fb::BufferRef(grown, a.mul(turn, eight));
+      [1] = fb::BufferRef(grown, a.mul(iteration, eight));
   a.copy(body2, limit, counter, eight); // 18
   uint32_t words = a.symbol("words", 0, 9, 1, true), three = a.constant(3);
   uint32_t split = a.temp(a.mul(a.mul(three, words), a.constant(16)), 20, 20);
@@ -135,10 +135,10 @@ TestArtefact original() {
       main, "knapper", "StringSplit", {{line, DType::text, {three}}},
       {{split, DType::text, {three, words}}, {counts, DType::i64, {three}}},
       {words}); // 20
-  // rows of the product: n, which the constant's 4096 elements bound
+  // rows of the matmul: n, which the constant's 4096 elements bound
   uint32_t sums = a.mul(a.mul(n, a.constant(2)), eight);
-  uint32_t product = a.output("product", DType::f32, {sums}, {"sums"});
-  offerProduct(a, a.launch(main, "add", {c, c, product}, sums), n); // 21
+  uint32_t matmul = a.output("matmul", DType::f32, {sums}, {"sums"});
+  offerMatmul(a, a.launch(main, "add", {c, c, matmul}, sums), n); // 21
   a.check(a.op(fb::ScalarOp::le, n, a.constant(256)), "too long");
   return a;
 }
@@ -244,13 +244,13 @@ struct Mutator {
   }
 
   /// Edits what a vendor's library is asked for.
-  void editProduct(fb::ProgramT &p, fb::VendorProductT &product) {
+  void editMatmul(fb::ProgramT &p, fb::VendorMatmulT &matmul) {
     auto value = [&] {
       return uint32_t(below(4) ? below(p.values.size())
                                : number(p.values.size()));
     };
     std::unique_ptr<fb::VendorMatrixT> *sides[] = {
-        &product.lhs, &product.rhs, &product.result, &product.bias};
+        &matmul.lhs, &matmul.rhs, &matmul.result, &matmul.bias};
     std::unique_ptr<fb::VendorMatrixT> &side = *sides[below(4)];
     if (below(2) && side) {
       uint32_t *fields[] = {&side->offset, &side->row_stride,
@@ -270,17 +270,17 @@ struct Mutator {
       }
       return;
     }
-    uint32_t *sizes[] = {&product.rows, &product.columns, &product.depth};
+    uint32_t *sizes[] = {&matmul.rows, &matmul.columns, &matmul.depth};
     switch (below(6)) {
     case 0:
       side = nullptr;
       break;
     case 1:
-      product.batch.resize(below(3), value());
+      matmul.batch.resize(below(3), value());
       break;
     case 2:
-      product.activation = fb::VendorActivation(below(5));
-      product.tf32 ^= below(2);
+      matmul.activation = fb::VendorActivation(below(5));
+      matmul.tf32 ^= below(2);
       break;
     default:
       *sizes[below(3)] = value();
@@ -423,8 +423,8 @@ struct Mutator {
       for (auto &i : p.regions[0]->instructions)
         if (auto *l = i->instruction.AsLaunch())
           for (auto &c : l->choices)
-            if (c->product)
-              editProduct(p, *c->product);
+            if (c->matmul)
+              editMatmul(p, *c->matmul);
       return false; // the library's calls are checked, unlike kernels
     }
     return true;

@@ -98,6 +98,10 @@ public:
     return success();
   }
   Status launch(const LaunchCommand &c) override {
+    if (c.grid < 1 || c.grain < 1)
+      return deviceError("a launch was given a grid of " +
+                         std::to_string(c.grid) + " and a grain of " +
+                         std::to_string(c.grain));
     std::vector<void *> buffers(c.buffers, c.buffers + c.numBuffers);
     std::vector<int64_t> symbols(c.symbols, c.symbols + c.numSymbols);
     for (void *buffer : buffers)

@@ -27,8 +27,8 @@ struct RemoteStream {
 /// Runs the CPU's code ("cpu" targets), late: commands are kept until something
 /// waits for them. Every address given to it must lie in one of its own
 /// buffers, uploads and downloads must have the host's side outside of them;
-/// anything else is a DeviceError. Does not record. Follows and leads a
-/// RemoteStream.
+/// anything else is a DeviceError, as is a grid or grain below 1. Does not
+/// record. Follows and leads a RemoteStream.
 std::shared_ptr<Device> remoteDevice();
 
 } // namespace knapper::testing

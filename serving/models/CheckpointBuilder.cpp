@@ -96,9 +96,9 @@ Value CheckpointBuilder::weights(ArrayRef<std::string> given,
   return convert(value, f32);
 }
 
-Value CheckpointBuilder::packedProduct(Value x, ArrayRef<std::string> given,
-                                       int64_t in, ArrayRef<int64_t> outs,
-                                       int64_t bits, bool transposed) {
+Value CheckpointBuilder::packedMatmul(Value x, ArrayRef<std::string> given,
+                                      int64_t in, ArrayRef<int64_t> outs,
+                                      int64_t bits, bool transposed) {
   WeightInput integers;
   integers.dtype = DType::i8;
   integers.form = WeightInput::Form::integers;
@@ -139,7 +139,7 @@ Value CheckpointBuilder::packedProduct(Value x, ArrayRef<std::string> given,
                                static_cast<uint64_t>(weightGroup(bits, in)));
 }
 
-Value CheckpointBuilder::product(Value x, Value matrix, bool transposed) {
+Value CheckpointBuilder::matmul(Value x, Value matrix, bool transposed) {
   if (failed() || !x)
     return {};
   return make<ts::DotOp>(x, matrix, ArrayRef<int64_t>{}, ArrayRef<int64_t>{},

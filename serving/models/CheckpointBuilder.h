@@ -29,16 +29,16 @@ protected:
   /// x [..., in] times matrices [out, in], concatenated along out. They are
   /// inputs: integers of `bits` bits, and their scales. `transposed`: the one
   /// matrix is [in, out].
-  mlir::Value packedProduct(mlir::Value x, llvm::ArrayRef<std::string> given,
-                            int64_t in, llvm::ArrayRef<int64_t> outs,
-                            int64_t bits, bool transposed);
+  mlir::Value packedMatmul(mlir::Value x, llvm::ArrayRef<std::string> given,
+                           int64_t in, llvm::ArrayRef<int64_t> outs,
+                           int64_t bits, bool transposed);
   /// Null and an error where it is missing or has another shape.
   const Checkpoint::Tensor *checked(const std::string &name,
                                     llvm::ArrayRef<int64_t> shape);
   /// The name in the checkpoint: with or without the names' base.
   std::string stored(const std::string &name) const;
   /// x [..., in] times the matrix [out, in], or [in, out] where `transposed`.
-  mlir::Value product(mlir::Value x, mlir::Value matrix, bool transposed);
+  mlir::Value matmul(mlir::Value x, mlir::Value matrix, bool transposed);
   /// UserError for a tensor that nothing read.
   Status checkAllRead(const std::string &family) const;
   /// The files of the module's weights.

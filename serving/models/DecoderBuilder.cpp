@@ -40,12 +40,11 @@ Value DecoderBuilder::linear(Value x, const std::string &name, int64_t in,
   bool transposed = config.transposedWeights;
   Value y;
   if (form.weightBits) {
-    y = packedProduct(x, name + ".weight", in, out, form.weightBits,
-                      transposed);
+    y = packedMatmul(x, name + ".weight", in, out, form.weightBits, transposed);
   } else {
     Value matrix = transposed ? weight(name + ".weight", {in, out})
                               : weight(name + ".weight", {out, in});
-    y = product(x, matrix, transposed);
+    y = matmul(x, matrix, transposed);
   }
   return bias ? add(y, weight(name + ".bias", {out})) : y;
 }
@@ -54,7 +53,7 @@ SmallVector<Value> DecoderBuilder::linears(Value x, ArrayRef<std::string> names,
                                            int64_t in, ArrayRef<int64_t> outs,
                                            bool bias) {
   SmallVector<Value> results;
-  // Of constants the compiler makes one product.
+  // Of constants the compiler makes one matmul.
   if (!inputType || config.transposedWeights) {
     for (auto [name, out] : llvm::zip(names, outs))
       results.push_back(linear(x, name, in, out, bias));
@@ -69,9 +68,9 @@ SmallVector<Value> DecoderBuilder::linears(Value x, ArrayRef<std::string> names,
     rows.push_back({out});
   }
   Value y = form.weightBits
-                ? packedProduct(x, matrices, in, outs, form.weightBits,
-                                /*transposed=*/false)
-                : product(x, weights(matrices, shapes), /*transposed=*/false);
+                ? packedMatmul(x, matrices, in, outs, form.weightBits,
+                               /*transposed=*/false)
+                : matmul(x, weights(matrices, shapes), /*transposed=*/false);
   if (bias)
     y = add(y, weights(biases, rows));
   int64_t from = 0;
@@ -249,10 +248,10 @@ Value DecoderBuilder::logits(Value x) {
     read.insert(names.head);
   const std::string &head = own ? names.head : names.embedding;
   Value y = form.weightBits
-                ? packedProduct(x, head, config.width, config.vocabulary,
-                                form.weightBits, /*transposed=*/false)
-                : product(x, weight(head, {config.vocabulary, config.width}),
-                          /*transposed=*/false);
+                ? packedMatmul(x, head, config.width, config.vocabulary,
+                               form.weightBits, /*transposed=*/false)
+                : matmul(x, weight(head, {config.vocabulary, config.width}),
+                         /*transposed=*/false);
   if (config.logitCap > 0 && !failed())
     y = mul(make<ts::TanhOp>(mul(y, 1 / config.logitCap)), config.logitCap);
   return y;

@@ -50,7 +50,7 @@ private:
   /// x [T, in] times the matrix `name`.weight [out, in], plus `name`.bias.
   mlir::Value linear(mlir::Value x, const std::string &name, int64_t in,
                      int64_t out, bool bias);
-  /// Products with several matrices [out, in] at once.
+  /// Matmuls with several matrices [out, in] at once.
   llvm::SmallVector<mlir::Value>
   linears(mlir::Value x, llvm::ArrayRef<std::string> names, int64_t in,
           llvm::ArrayRef<int64_t> outs, bool bias);

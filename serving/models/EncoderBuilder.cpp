@@ -24,7 +24,7 @@ Value EncoderBuilder::norm(Value x, const std::string &name) {
 
 Value EncoderBuilder::linear(Value x, const std::string &name, int64_t in,
                              int64_t out) {
-  Value y = product(x, weight(name + ".weight", {out, in}), false);
+  Value y = matmul(x, weight(name + ".weight", {out, in}), false);
   return add(y, weight(name + ".bias", {out}));
 }
 

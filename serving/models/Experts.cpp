@@ -39,7 +39,7 @@ Value DecoderBuilder::experts(Value x) {
           inner = config.expertInner, width = config.width;
   const TensorNames &names = config.names;
   Type index = b.getI64Type(), number = b.getI32Type();
-  Value scores = product(
+  Value scores = matmul(
       x, weight(layerName(names.router) + ".weight", {many, width}), false);
   if (failed() || !scores)
     return {};

@@ -5,7 +5,7 @@
 
 namespace knapper {
 
-/// Bytes of L2 that one side of a product in tile registers may take.
+/// Bytes of L2 that one side of a matmul in tile registers may take.
 inline constexpr int64_t kAmxCacheBytes =
     (2 << 20) * 3 / 4; // L2 of Sapphire Rapids (Intel's data sheet), 3/4 of it
 

@@ -73,7 +73,7 @@ public:
           }))
         return userError("'" + isa + "' is given twice", "option isa",
                          "name each instruction set once");
-      if (target.tileProducts)
+      if (target.tileMatmuls)
         target.floatParts = request.floatParts;
       targets.push_back(std::move(target));
     }

@@ -21,15 +21,15 @@ Expected<TargetDesc> cpuTarget(std::string_view isa) {
     t.wordTable = true;
     t.powerScale = true;
     if (isa != "x86-64-v4") {
-      // Every processor that has products of bf16 has those of bytes.
-      t.byteProducts = true;
-      t.tileProducts = isa == "x86-64-v4-amx";
-      t.pairProducts = t.tileProducts || isa == "x86-64-v4-bf16";
+      // Every processor that has matmuls of bf16 has those of bytes.
+      t.byteDots = true;
+      t.tileMatmuls = isa == "x86-64-v4-amx";
+      t.pairDots = t.tileMatmuls || isa == "x86-64-v4-bf16";
       t.extends = "x86-64-v4";
-      t.extendsGroups = t.tileProducts   ? 2 + 4 + kSplitGroup
-                        : t.pairProducts ? 2
-                                         : 4;
-      t.splitCacheBytes = t.tileProducts ? kAmxCacheBytes : 0;
+      t.extendsGroups = t.tileMatmuls ? 2 + 4 + kSplitGroup
+                        : t.pairDots  ? 2
+                                      : 4;
+      t.splitCacheBytes = t.tileMatmuls ? kAmxCacheBytes : 0;
     }
   } else if (isa == "x86-64-v3") {
     t.vectorBytes = 32;

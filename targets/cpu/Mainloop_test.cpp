@@ -115,7 +115,7 @@ TEST_P(Mainloop, MatchesThreeLoops) {
 
 // Bytes at the ends of their range, whose sums no 16 bits hold; K of any
 // remainder, A with and without a stride along K.
-TEST_P(Mainloop, AddsProductsOfBytes) {
+TEST_P(Mainloop, AddsMatmulsOfBytes) {
   if (!runsHere(GetParam()))
     GTEST_SKIP() << "this machine does not run " << GetParam();
   std::vector<std::array<int, 3>> shapes; // rows, columns, k
@@ -177,7 +177,7 @@ TEST_P(Mainloop, AddsProductsOfBytes) {
 }
 
 // K odd and even, known and not; not an element more than is read.
-TEST_P(Mainloop, AddsProductsOfPairs) {
+TEST_P(Mainloop, AddsMatmulsOfPairs) {
   if (!runsHere(GetParam()))
     GTEST_SKIP() << "this machine does not run " << GetParam();
   struct Case {

@@ -34,12 +34,12 @@ static llvm::StringRef processorOf(const TargetDesc &target) {
   return target.extends.empty() ? target.isa : target.extends;
 }
 static llvm::StringRef featuresOf(const TargetDesc &target) {
-  if (target.tileProducts)
+  if (target.tileMatmuls)
     return "-prefer-256-bit,+avx512vnni,+avx512bf16,+amx-tile,+amx-bf16,"
            "+amx-int8";
-  if (target.pairProducts)
+  if (target.pairDots)
     return "-prefer-256-bit,+avx512vnni,+avx512bf16";
-  if (target.byteProducts)
+  if (target.byteDots)
     return "-prefer-256-bit,+avx512vnni";
   return target.vectorBytes == 64 ? "-prefer-256-bit" : "";
 }

@@ -1,4 +1,4 @@
-// Blocks of products in tile registers against three plain loops: by the
+// Blocks of matmuls in tile registers against three plain loops: by the
 // processor, or in software where it has none.
 #include "targets/cpu/KernelTest.h"
 
@@ -119,7 +119,7 @@ float nearestBf16(float x) {
 
 // Numbers as sums of bf16, against float64; three parts no worse than a loop of
 // fused multiply-adds in float32.
-TEST(Tiles, BlocksOfPartsComeNearTheProduct) {
+TEST(Tiles, BlocksOfPartsComeNearTheMatmul) {
   if (!runsHere(kIsa))
     GTEST_SKIP() << "this machine does not run code around tiles (AVX-512)";
   const int rows = 32, k = 256;

@@ -114,7 +114,7 @@ TEST_P(Vector, ScalesByPowersOfTwo) {
     }
 }
 
-TEST_P(Vector, AddsProductsOfBytes) {
+TEST_P(Vector, AddsMatmulsOfBytes) {
   // Bytes x, x, 255, 255 by the least ones: sums of two exceed 16 bits.
   for (int lanes : {4, 8, 16, 48}) {
     std::string n = std::to_string(lanes), f = "vector<" + n + "xf32>",

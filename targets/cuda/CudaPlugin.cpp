@@ -13,8 +13,8 @@
 #include "graph/layout/SplitReductions.h"
 #include "graph/layout/SplitSorts.h"
 #include "graph/layout/VectorDots.h"
-#include "graph/quantize/ByteProducts.h"
-#include "graph/quantize/PackedProducts.h"
+#include "graph/quantize/ByteMatmuls.h"
+#include "graph/quantize/PackedMatmuls.h"
 #include "graph/simplify/NarrowDots.h"
 #include "ir/config/GpuTimes.h"
 #include "ir/tensor/Decompose.h"
@@ -92,9 +92,9 @@ template <auto run> void plain(FuncOp function, const TargetDesc &) {
 
 constexpr TargetPass kPreparation[] = {
     {"cuda:mark-wide-heads", markWideHeads},
-    {"cuda:pack-products",
+    {"cuda:pack-matmuls",
      [](FuncOp function, const TargetDesc &) {
-       packProducts(function, kMostPackedRows, takesPackedDot);
+       packMatmuls(function, kMostPackedRows, takesPackedDot);
      }},
     {"cuda:decompose", decompose},
     {"cuda:expand-selections", plain<expandSelections>},
@@ -132,7 +132,7 @@ constexpr TargetPass kPreparation[] = {
      [](FuncOp function, const TargetDesc &target) {
        splitSorts(function, {.lines = target.programsForAll()});
      }},
-    {"cuda:expand-byte-products", plain<expandByteProducts>},
+    {"cuda:expand-byte-matmuls", plain<expandByteMatmuls>},
 };
 
 class CudaPlugin final : public Target {

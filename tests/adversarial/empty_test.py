@@ -1,4 +1,4 @@
-"""Dims of no elements where an index or a product needs some."""
+"""Dims of no elements where an index or a matmul needs some."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_convolutions_of_nothing_compile_for_gpus(name, target, tmp_path):
 
 
 @pytest.mark.parametrize("m, k, n", [s for s in itertools.product([0, 1, 5, "d"], repeat=3) if 0 in s], ids=str)
-def test_products_of_nothing(m, k, n):
+def test_matmuls_of_nothing(m, k, n):
     """Constant matrices and inputs, floats and bytes."""
     sizes = {"d": 3}
     at = lambda *dims: [sizes.get(d, d) for d in dims]  # noqa: E731

@@ -60,7 +60,7 @@ def test_reduction_of_nothing(op):
     (3, 0, 4), (0, 5, 4), (1, 1, 1), (17, 19, 23), (127, 131, 137), (1, 997, 3),
     (251, 1, 257), (5, 4099, 2),
 ])  # fmt: skip
-def test_products(m, k, n):
+def test_matmuls(m, k, n):
     a, b = random(m, k), random(k, n)
     same(one("MatMul", {"a": a, "b": b}), {"a": a, "b": b}, atol=1e-3)
     symbolic = {"a": ["m", "k"]}
@@ -71,7 +71,7 @@ def test_products(m, k, n):
     ((3,), (3,)), ((2, 1, 3, 4), (5, 4, 6)), ((4,), (5, 4, 6)), ((5, 3, 4), (4,)),
     ((0, 3, 4), (1, 4, 2)),
 ], ids=str)  # fmt: skip
-def test_products_broadcast(a, b):
+def test_matmuls_broadcast(a, b):
     arrays = {"a": random(*a), "b": random(*b)}
     same(one("MatMul", arrays), arrays, atol=1e-4)
 
@@ -182,7 +182,7 @@ def test_sizes_that_must_agree():
 
 
 def test_products_of_sizes():
-    """[batch, seq, 4] -> [batch*seq, 4] -> product -> [batch, seq, 6]."""
+    """[batch, seq, 4] -> [batch*seq, 4] -> matmul -> [batch, seq, 6]."""
     nodes = [
         node("Reshape", ["x", "flat"], ["a"]),
         node("MatMul", ["a", "w"], ["b"]),

@@ -221,7 +221,7 @@ EXTREMES = [("uint8", "int8", 255, -128), ("uint8", "uint8", 255, 255), ("int8",
 
 @pytest.mark.parametrize("depth", [1, 255, 257, 513, 1025, 2100])
 @pytest.mark.parametrize("left, right, most, other", EXTREMES)
-def test_largest_integer_products(left, right, most, other, depth):
+def test_largest_integer_matmuls(left, right, most, other, depth):
     """Sums beyond 2^24, exactly, with and without zero points; odd numbers too."""
     generator = np.random.default_rng(depth)
     a = np.full((3, depth), most, left)
@@ -238,7 +238,7 @@ def test_largest_integer_products(left, right, most, other, depth):
 
 @pytest.mark.parametrize("kind", ["MatMul", "Gemm", "batched"])
 @pytest.mark.parametrize("left, right", [("uint8", "int8"), ("int8", "int8"), ("uint8", "uint8"), ("int8", "uint8")])
-def test_products_of_dequantised_bytes(left, right, kind):
+def test_matmuls_of_dequantised_bytes(left, right, kind):
     """Exact sums, whatever zero points and scales: one of the weights, or one a column."""
     generator = np.random.default_rng(7)
     k, n = 22, 19
@@ -289,7 +289,7 @@ def test_largest_integer_convolutions(channels, filters, window, group):
     same(made, {"x": x}, wanted=[wanted.astype(np.int32)])
 
 
-def test_integer_products_in_16_bits():
+def test_integer_matmuls_in_16_bits():
     """An f32 model made one of 16 bits keeps its integers."""
     generator = np.random.default_rng(2)
     a = generator.integers(0, 255, (5, 700)).astype(np.uint8)

@@ -85,7 +85,7 @@ def test_compare_odd_numbers(tool):
 # ---- quantize
 
 
-def product(weights):
+def matmul(weights):
     w = np.asarray(weights, np.float32)
     return model([node("MatMul", ["x", "w"], ["y"])], {"x": (FLOAT, ["m", w.shape[0]])}, {"y": (FLOAT, None)},
                  {"w": w})  # fmt: skip
@@ -104,7 +104,7 @@ WEIGHTS = {
 def test_quantize_odd_weights(tool, name, kind):
     """Not worse than a step of a group's largest weight; what is not finite keeps its float."""
     w = np.asarray(WEIGHTS[name], np.float32)
-    onnx.save(product(w), "w.onnx")
+    onnx.save(matmul(w), "w.onnx")
     code, _, message = tool("quantize", "w.onnx", "-o", "q.knap", "--weights-only", kind, "--group", 32)
     assert code == 0, message
     module = knapper.load("q.knap")
@@ -119,7 +119,7 @@ def test_quantize_odd_weights(tool, name, kind):
 
 
 def test_quantize_odd_arguments(tool, tmp_path):
-    onnx.save(product(random(64, 8)), "w.onnx")
+    onnx.save(matmul(random(64, 8)), "w.onnx")
     flags = ("--weights-only", "int4")
     for group in ("0", "-32", "3", "x"):
         code, _, message = tool("quantize", "w.onnx", "-o", "q.knap", *flags, "--group", group)

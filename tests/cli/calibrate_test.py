@@ -125,7 +125,7 @@ def test_artefact(tool, folder, flags):
 
 
 def test_integers_multiply(quick, folder, tmp_path):
-    """The product is one of bytes: neither matrix is in the artefact as floats."""
+    """The matmul is one of bytes: neither matrix is in the artefact as floats."""
     two_layers()
     quick("quantize", "m.onnx", "-o", "q.knap", "--calibrate", folder)
     assert (tmp_path / "q.knap").stat().st_size > 0

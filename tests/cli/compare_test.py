@@ -34,11 +34,11 @@ def test_sizes_are_those_of_files(tool, model):
     assert "--dim n=2, but input 'x' from its file has n=7" in said
 
 
-def product_and_softmax(path, activation):
+def matmul_and_softmax(path, activation):
     """y = softmax(activation(x w)) over the columns: the second kernel has constants."""
     rng = np.random.default_rng(3)
     nodes = [
-        helper.make_node("MatMul", ["x", "w"], ["a"], name="product"),
+        helper.make_node("MatMul", ["x", "w"], ["a"], name="matmul"),
         helper.make_node(activation, ["a"], ["b"], name="activation"),
         helper.make_node("Softmax", ["b"], ["y"], name="soft", axis=0),
     ]
@@ -117,8 +117,8 @@ def test_other_code(tool, model, tmp_path, old, new):
 
 def test_a_kernel_that_moved_is_the_same(tool, tmp_path):
     """Another kernel beside it: its displacements differ, it does not."""
-    compiled(tool, product_and_softmax(tmp_path / "m.onnx", "Tanh"), "a.knap")
-    compiled(tool, product_and_softmax(tmp_path / "n.onnx", "Sin"), "b.knap")
+    compiled(tool, matmul_and_softmax(tmp_path / "m.onnx", "Tanh"), "a.knap")
+    compiled(tool, matmul_and_softmax(tmp_path / "n.onnx", "Sin"), "b.knap")
     both = compared(tool, "a.knap", "b.knap", code=4)["kernels"]
     origins = sorted(k["origin"] for k in both["differing"])
     assert len(origins) == 2 and "soft" not in "".join(origins)

@@ -24,7 +24,7 @@ def test_small_models_compile(tool, model):
 
 @pytest.fixture
 def block(tmp_path):
-    """A product, an activation, a normalisation, a softmax and a pooled
+    """A matmul, an activation, a normalisation, a softmax and a pooled
     convolution, with a symbolic batch."""
     generator = np.random.default_rng(1)
     constants = {
@@ -35,8 +35,8 @@ def block(tmp_path):
         "filter": generator.standard_normal((5, 2, 3, 3)),
     }
     nodes = [
-        helper.make_node("MatMul", ["x", "w"], ["product"]),
-        helper.make_node("Gelu", ["product"], ["active"]),
+        helper.make_node("MatMul", ["x", "w"], ["multiplied"]),
+        helper.make_node("Gelu", ["multiplied"], ["active"]),
         helper.make_node("LayerNormalization", ["active", "gain", "bias"], ["norm"]),
         helper.make_node("Softmax", ["norm"], ["y"]),
         helper.make_node("Reshape", ["norm", "shape"], ["image"]),
@@ -108,7 +108,7 @@ def test_assembles_without_spills(tool, block, tmp_path):
     assert "C75" not in done.stderr
 
 
-def test_products_are_of_tf32_only_where_allowed(tool, block, tmp_path):
+def test_matmuls_are_of_tf32_only_where_allowed(tool, block, tmp_path):
     def mentions(text, *options):
         tool("compile", block, "-o", "m.knap", *options)
         return text in (tmp_path / "m.knap").read_bytes()

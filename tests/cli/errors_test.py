@@ -89,7 +89,7 @@ CASES = {
     "quantize_data_missing": (["quantize", "m.onnx", "-o", "q.knap", "--calibrate", "none.npz"],
                               ["none.npz", "No such file"]),
     "quantize_nothing": (["quantize", "m.onnx", "-o", "q.knap", "--calibrate", "x.npy"],
-                         ["m.onnx", "no product that integers can compute"]),
+                         ["m.onnx", "no matmul that integers can compute"]),
     "prune_how": (["cache", "prune"], ["--all", "--bytes"]),
     "inspect_missing": (["inspect", "none.onnx"], ["none.onnx"]),
 }  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import knapper
 import numpy as np
 import onnx
 import pytest
@@ -13,7 +14,7 @@ LEVELS = ["x86-64-v4-amx", "x86-64-v4-bf16", "x86-64-v4", "x86-64-v3"]
 
 
 @pytest.fixture
-def product(tmp_path):
+def matmul(tmp_path):
     """tanh(x w + b), K odd."""
     random = np.random.default_rng(3)
     w = random.standard_normal((37, 50)).astype(np.float32)
@@ -37,15 +38,15 @@ def isas(tool, file):
     return [target["isa"] for target in json.loads(tool("explain", file, "--json"))["targets"]]
 
 
-def test_products_of_bf16_have_levels_of_their_own(tool, product):
-    model, w, b = product
+def test_matmuls_of_bf16_have_levels_of_their_own(tool, matmul):
+    model, w, b = matmul
     tool("compile", model, "-o", "half.knap", "--dtype", "bf16")
     assert isas(tool, "half.knap") == LEVELS
     # Nothing else differs at those levels.
     tool("compile", model, "-o", "plain.knap")
     assert isas(tool, "plain.knap") == LEVELS[2:]
     flags = open("/proc/cpuinfo").read()
-    # Small: where tanh is 1 whatever it is of, it hides what a product is off by.
+    # Small: where tanh is 1 whatever it is of, it hides what a matmul is off by.
     x = np.random.default_rng(4).standard_normal((5, 37)).astype(np.float32) / 12
     np.save("x.npy", x)
     exact = np.tanh(x.astype(np.float64) @ w + b)
@@ -58,7 +59,7 @@ def test_products_of_bf16_have_levels_of_their_own(tool, product):
     np.testing.assert_allclose(np.load("best.npy"), exact, rtol=0, atol=0.012)
 
 
-def test_products_of_float32_in_parts_are_an_option(tool, tmp_path):
+def test_matmuls_of_float32_in_parts_are_an_option(tool, tmp_path, monkeypatch):
     """Of bf16, at the level with tile registers alone, where it pays; elsewhere nothing changes."""
     random = np.random.default_rng(5)
     w = random.standard_normal((64, 2400)).astype(np.float32)
@@ -78,11 +79,19 @@ def test_products_of_float32_in_parts_are_an_option(tool, tmp_path):
     x = random.standard_normal((384, 64)).astype(np.float32)
     np.save("x.npy", x)
     exact = x.astype(np.float64) @ w
-    for products, parts in [("f32", []), ("bf16x6", [3]), ("bf16x3", [2])]:
-        tool("compile", "wide.onnx", "-o", "wide.knap", "--float32-products", products)
+    for matmuls, parts in [("f32", []), ("bf16x6", [3]), ("bf16x3", [2])]:
+        tool("compile", "wide.onnx", "-o", "wide.knap", "--float32-matmul", matmuls)
         assert split("wide.knap") == parts
         assert isas(tool, "wide.knap") == LEVELS[2:] if not parts else [LEVELS[0], *LEVELS[2:]]
         tool("run", "wide.knap", "-i", "x.npy", "-o", "y.npy")
         error = np.abs(np.load("y.npy") - exact).max() / np.abs(exact).max()
-        assert error < (2e-5 if products == "bf16x3" else 1e-6)
-    assert "one of" in tool("compile", "wide.onnx", "-o", "wide.knap", "--float32-products", "bf16", code=1)
+        assert error < (2e-5 if matmuls == "bf16x3" else 1e-6)
+    assert "one of" in tool("compile", "wide.onnx", "-o", "wide.knap", "--float32-matmul", "bf16", code=1)
+    for said in (["--float32-products", "bf16x3"], []):  # the name that the option had before
+        if not said:
+            monkeypatch.setenv("KNAPPER_FLOAT32_PRODUCTS", "bf16x3")
+        tool("compile", "wide.onnx", "-o", "wide.knap", *said)
+        assert split("wide.knap") == [2]
+    monkeypatch.delenv("KNAPPER_FLOAT32_PRODUCTS")
+    knapper.compile("wide.onnx", float32_products="bf16x6").save("wide.knap")
+    assert split("wide.knap") == [3]

@@ -7,7 +7,7 @@ import json
 import onnx
 import pytest
 
-# A product, and a softmax that an exporter took apart.
+# A matmul, and a softmax that an exporter took apart.
 MODEL = """
 <ir_version: 10, opset_import: ["": 21]>
 g (float[n, 8] x) => (float[n, 8] y) <int64[2] shape = {8, 8}, int64[1] last = {-1}> {
@@ -47,7 +47,7 @@ def test_every_pass_that_runs_is_timed(tool, model):
     stats = json.loads(tool("compile", model, "-o", "m.knap", "--no-cache", "--json"))
     phases = {phase["name"]: phase for phase in stats["phases"]}
     names = [one["name"] for one in phases["simplify"]["passes"]]
-    assert names[0] == "quantised-products" and names[-1] == "mark-index-limits"
+    assert names[0] == "quantised-matmuls" and names[-1] == "mark-index-limits"
     assert names.index("find-composites") < names.index("layout") < names.index("fold-constants-again")
     fused = [one["name"] for one in phases["fuse"]["passes"]]
     assert fused.index("cpu:decompose") < fused.index("cpu:split-reductions") < fused.index("form-kernels")

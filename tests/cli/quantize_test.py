@@ -58,7 +58,7 @@ def rounded(weights, bits, group, asymmetric):
 @pytest.mark.parametrize("asymmetric", [False, True])
 @pytest.mark.parametrize("group", [32, 128])
 @pytest.mark.parametrize("bits", [8, 4])
-def test_products(tool, tmp_path, bits, group, asymmetric, isa):
+def test_matmuls(tool, tmp_path, bits, group, asymmetric, isa):
     weights, bias = linear("m.onnx", transposed=group == 32)
     exact = rounded(weights, bits, group, asymmetric)
     flags = ["--weights-only", f"int{bits}", "--group", group, "--isa", isa]
@@ -119,7 +119,7 @@ def test_with_bf16(tool, kind, least):
         nodes.append(helper.make_node("Tanh", [f"p{i}"], [f"t{i}"]))
         nodes.append(helper.make_node("Add", [f"t{i}", value], [f"s{i}"]))
         value = f"s{i}"
-    # A product of two activations, which bf16 is for.
+    # A matmul of two activations, which bf16 is for.
     nodes.append(helper.make_node("Transpose", [value], ["turned"], perm=[1, 0]))
     nodes.append(helper.make_node("MatMul", [value, "turned"], ["y"]))
     graph = helper.make_graph(

@@ -24,7 +24,7 @@ STEPS = {
 
 def network(path):
     """y = softmax(tanh(x w + 1) v): packed weights, several kernels, two of
-    them products that differ in which operand is constant."""
+    them matmuls that differ in which operand is constant."""
     rng = np.random.default_rng(3)
     w = rng.standard_normal((32, 32)).astype(np.float32)
     graph = helper.make_graph(
@@ -149,6 +149,13 @@ WRONG = {
     "schedule_too_wide": (STEPS["tile"], "lanes = 64", "lanes = 9223372036854775807", "tile", ["'lanes' of 9223372036854775807", "at most"]),
     "schedule_no_truth": (STEPS["tile"], "flat = 1", "flat = 7", "tile", ["flat = 7, which there is not"]),
     "schedule_of_no_size": (STEPS["tile"], r"grid = #ts.dim<[^>]*>", 'grid = #ts.dim<"zz">', "tile", ["there is no size 'zz'"]),
+    "schedule_of_no_programs": (STEPS["tile"], r"grid = #ts.dim<[^>]*>", "grid = #ts.dim<0>", "tile", ["'grid' of 0, at least 1"]),
+    "schedule_of_fewer_than_none": (STEPS["tile"], r"grid = #ts.dim<[^>]*>", 'grid = #ts.dim<"-2*k0">', "tile", ["'grid' of -256, at least 1"]),
+    "schedule_too_large": (STEPS["tile"], r"grid = #ts.dim<[^>]*>", 'grid = #ts.dim<"4611686018427387904*k0">', "tile", ["'grid' is no 64-bit number"]),
+    "schedule_of_no_grain": (STEPS["tile"], r"grain = #ts.dim<[^>]*>", "grain = #ts.dim<-8>", "tile", ["'grain' of -8, at least 1"]),
+    "schedule_huge_scratch": (STEPS["tile"], r"scratch = #ts.dim<[^>]*>", "scratch = #ts.dim<4611686018427387904>", "tile", ["'scratch' of 4611686018427387904, at most 1073741824"]),
+    "schedule_negative_scratch": (STEPS["tile"], r"scratch = #ts.dim<[^>]*>", "scratch = #ts.dim<-64>", "tile", ["'scratch' of -64, at least 0"]),
+    "schedule_with_state": (STEPS["tile"], "state = 0", "state = 4611686018427387904", "tile", ["'state' of 4611686018427387904, at most 0"]),
     "schedule_overflow": (STEPS["tile"], "lanes = 64", "lanes = 99999999999999999999", "tile", ["out of range"]),
     "schedule_of_another_family": (STEPS["tile"], 'kind = "pointwise"', 'kind = "cpu_matmul"', "tile", ["does not know"]),
     "schedule_zero": (STEPS["tile"], "lanes = 64", "lanes = 0", "tile", ["does not know"]),

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 
 import knapper
 import numpy as np
 import pytest
 
+ROOT = Path(__file__).resolve().parents[2]
 BOTH = "cpu,cuda:sm_90a"
 
 
@@ -107,3 +110,18 @@ def test_python_compiles_for_a_device_that_is_not_here(tool, model, tmp_path):
     for load in (lambda: knapper.load(path), lambda: knapper.compile(model, target="cuda", device="cuda")):
         with pytest.raises(knapper.DeviceError, match="no NVIDIA GPU is here"):
             load()
+
+
+def test_the_target_to_copy_compiles_and_is_refused_by_devices(tool):
+    """The commands of docs/first-target.md, before there is a copy."""
+    page = (ROOT / "docs" / "first-target.md").read_text(encoding="utf-8")
+    (text,) = re.findall(r"^    printf '(.*)' > model.mlir$", page, re.M)
+    Path("model.mlir").write_text(text.replace("%%", "%").replace("\\n", "\n"))
+    (refusal,) = re.findall(r"`knapper run` refuses it until there is a driver: `(.*?)`", page)
+    assert "tile.func" in tool("compile", "model.mlir", "--target", "null", "--stop-after", "tile")
+    tool("compile", "model.mlir", "--target", "null", "-o", "model.knap")
+    about = json.loads(tool("explain", "model.knap", "--json"))
+    assert [t["device"] for t in about["targets"]] == ["null"] and about["launches"]
+    np.save("x.npy", np.ones((4, 8), np.float32))
+    assert refusal in tool("run", "model.knap", "-i", "x.npy", code=1)
+    assert "no variant 'fast'" in tool("compile", "model.mlir", "--target", "null:fast", code=1)

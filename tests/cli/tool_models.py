@@ -43,7 +43,7 @@ def affine(path: Path, *, scale: float = 2.0, name: str = "sum") -> Path:
 
 
 def chain(path: Path) -> Path:
-    """y = relu(x w) w, x: [n, 8]: two products, which are two kernels."""
+    """y = relu(x w) w, x: [n, 8]: two matmuls, which are two kernels."""
     weights = np.eye(8, dtype=np.float32)
     graph = helper.make_graph(
         [

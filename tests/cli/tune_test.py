@@ -16,8 +16,8 @@ from tool_models import TOOL
 
 
 @pytest.fixture
-def products(tmp_path):
-    """Two products with their activations: kernels with choices."""
+def matmuls(tmp_path):
+    """Two matmuls with their activations: kernels with choices."""
     rng = np.random.default_rng(0)
     weights = [
         numpy_helper.from_array(rng.standard_normal(shape).astype(np.float32) / 16, name)
@@ -56,9 +56,9 @@ def knobs(tool, artefact):
     return {k["signature"]: {b["name"]: b for b in k["knobs"]} for k in report["unique_kernels"]}
 
 
-def test_tune_keeps_its_budget_and_installs(tool, products, tmp_path):
+def test_tune_keeps_its_budget_and_installs(tool, matmuls, tmp_path):
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    done = json.loads(tool("tune", products, "--budget", "12s", "--dim", "rows=256", "--threads", "1", "--json"))
+    done = json.loads(tool("tune", matmuls, "--budget", "12s", "--dim", "rows=256", "--threads", "1", "--json"))
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     # Of a processor: by the clock it takes as long as other work on the machine lets it.
     assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 12 * 1.1
@@ -74,13 +74,13 @@ def test_tune_keeps_its_budget_and_installs(tool, products, tmp_path):
     x = np.random.default_rng(1).standard_normal((5, 256)).astype(np.float32)
     np.save("x.npy", x)
     tool("run", "m.knap", "-i", "x.npy", "-o", "tuned.npy")
-    tool("compile", products, "-o", "plain.knap")
+    tool("compile", matmuls, "-o", "plain.knap")
     tool("run", "plain.knap", "-i", "x.npy", "-o", "plain.npy")
     np.testing.assert_allclose(np.load("tuned.npy"), np.load("plain.npy"), rtol=1e-5, atol=1e-5)
 
 
-def test_records_decide_and_give_the_same_bits(tool, products, tmp_path):
-    tool("compile", products, "-o", "plain.knap")
+def test_records_decide_and_give_the_same_bits(tool, matmuls, tmp_path):
+    tool("compile", matmuls, "-o", "plain.knap")
     choices = {
         signature: {"panel": knob["panel"]["others"][0]}
         for signature, knob in knobs(tool, "plain.knap").items()
@@ -90,7 +90,7 @@ def test_records_decide_and_give_the_same_bits(tool, products, tmp_path):
     files = []
     for i in range(2):
         stats = json.loads(
-            tool("compile", products, "-o", f"{i}.knap", "--records", name, "--no-cache", "--json")
+            tool("compile", matmuls, "-o", f"{i}.knap", "--records", name, "--no-cache", "--json")
         )
         assert stats["records_used"] == 2 and stats["records_stale"] == 0
         x = np.random.default_rng(1).standard_normal((5, 256)).astype(np.float32)
@@ -102,19 +102,19 @@ def test_records_decide_and_give_the_same_bits(tool, products, tmp_path):
         assert knob["panel"]["value"] == choices[signature]["panel"] != knob["panel"]["model"]
 
 
-def test_the_cache_looks_into_the_records(tool, products, tmp_path):
-    tool("compile", products, "-o", "plain.knap")
+def test_the_cache_looks_into_the_records(tool, matmuls, tmp_path):
+    tool("compile", matmuls, "-o", "plain.knap")
     signature, knob = next(iter(knobs(tool, "plain.knap").items()))
     others = knob["panel"]["others"]
     for value, cached in ((others[0], False), (others[0], True), (others[1], False)):
         name = write(tmp_path / "r.json", record(signature, {"panel": value}))
-        stats = json.loads(tool("compile", products, "-o", "m.knap", "--records", name, "--json"))
+        stats = json.loads(tool("compile", matmuls, "-o", "m.knap", "--records", name, "--json"))
         assert stats["from_cache"] == cached and stats["records_used"] == 1
         assert knobs(tool, "m.knap")[signature]["panel"]["value"] == value
 
 
-def test_what_does_not_fit_is_said(tool, products, tmp_path):
-    tool("compile", products, "-o", "plain.knap")
+def test_what_does_not_fit_is_said(tool, matmuls, tmp_path):
+    tool("compile", matmuls, "-o", "plain.knap")
     signatures = list(knobs(tool, "plain.knap"))
     name = write(
         tmp_path / "r.json",
@@ -122,15 +122,15 @@ def test_what_does_not_fit_is_said(tool, products, tmp_path):
         record(signatures[1], {"nonsense": 1}),
         record("0123456789abcdef", {"panel": 16}),  # of another model
     )
-    out = tool("compile", products, "-o", "m.knap", "--records", name)
+    out = tool("compile", matmuls, "-o", "m.knap", "--records", name)
     assert "2 tuning records do not fit" in out and "tune again" in out
     assert all(k["panel"]["value"] == k["panel"]["model"] for k in knobs(tool, "m.knap").values())
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[", '{"knapper_tuning": 7, "records": []}'])
-def test_other_files_are_refused(tool, products, tmp_path, text):
+def test_other_files_are_refused(tool, matmuls, tmp_path, text):
     (tmp_path / "r.json").write_text(text)
-    for arguments in (("compile", products), ("tune", products)):
+    for arguments in (("compile", matmuls), ("tune", matmuls)):
         message = tool(*arguments, "--records", "r.json", code=1)
         assert "r.json" in message and "try:" in message
 
@@ -148,13 +148,13 @@ def test_merge_and_diff(tool, tmp_path):
 
 
 @pytest.mark.parametrize("budget", ["0", "-3s", "soon", "5 parsecs", "nan", ""])
-def test_a_budget_is_a_time(tool, products, budget):
-    assert "--budget" in tool("tune", products, f"--budget={budget}", code=1)
+def test_a_budget_is_a_time(tool, matmuls, budget):
+    assert "--budget" in tool("tune", matmuls, f"--budget={budget}", code=1)
 
 
-def test_interrupted_it_installs_what_it_has(tool, products, tmp_path):
+def test_interrupted_it_installs_what_it_has(tool, matmuls, tmp_path):
     process = subprocess.Popen(
-        [TOOL, "tune", products, "--budget", "100s", "--dim", "rows=256", "--threads", "1", "--json"],
+        [TOOL, "tune", matmuls, "--budget", "100s", "--dim", "rows=256", "--threads", "1", "--json"],
         stdout=subprocess.PIPE,
         text=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),

@@ -151,7 +151,7 @@ def test_onednn_computes_it(tool, tmp_path, which, threads):
 @needs_onednn
 @pytest.mark.parametrize("dtype", ["bf16", "f16"])
 def test_onednn_in_half(tool, tmp_path, dtype):
-    """Where the processor has no such product the compiled kernel runs: right in both cases."""
+    """Where the processor has no such matmul the compiled kernel runs: right in both cases."""
     model = write(tmp_path, MODELS["gelu"])
     words = ("--dtype", dtype, "--vendor", "onednn", "--vendor-always", "--verify", "--dim", "rows=70")
     assert "agree with the float64 reference" in tool("run", model, *words, env=HERE)
@@ -256,7 +256,7 @@ def test_a_library_that_is_wrong(tool, tmp_path):
     words = ("run", model, "--vendor", "onednn", "--vendor-always", "--dim", "rows=5")
     said = tool(*words, "--verify", env=fake_onednn(tmp_path / "silent", 0), code=2)
     assert "diverge from the float64 reference" in said
-    assert "run it without --vendor: if it agrees, the product of 'onednn' is what diverges" in said
+    assert "run it without --vendor: if it agrees, the matmul of 'onednn' is what diverges" in said
     assert not list(tmp_path.glob("*.kernel.mlir"))
     said = tool(*words, env=fake_onednn(tmp_path / "failing", 5), code=2)
     assert "a library's call failed (vendor{onednn})" in said
@@ -343,7 +343,7 @@ def test_tuning_measures_by_itself(tool, tmp_path):
 
 
 REFUSED = {
-    "no_product": ("g (float[rows, 96] x) => (float[rows] y) <int64[1] a = {1}> { y = ReduceSum <keepdims = 0> (x, a) }", "it is no product of two matrices"),
+    "no_matmul": ("g (float[rows, 96] x) => (float[rows] y) <int64[1] a = {1}> { y = ReduceSum <keepdims = 0> (x, a) }", "it is no matmul of two matrices"),
     "epilogue": ("g (float[rows, 96] x) => (float[rows, 160] y) { a = MatMul(x, w)  y = Tanh(a) }", "no library has its epilogue: ts.tanh"),
     "residual": ("g (float[rows, 96] x, float[rows, 160] r) => (float[rows, 160] y) { a = MatMul(x, w)  y = Add(a, r) }", "no library has its epilogue: ts.add"),
     "rounds": ("g (float[rows, 96] x) => (float[rows, 160] y) { a = MatMul(x, w)  c = Cast <to = 10> (a)  d = Cast <to = 1> (c)  y = Relu(d) }", "its epilogue rounds inside"),

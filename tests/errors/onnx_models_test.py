@@ -171,9 +171,9 @@ CASES = {
               inputs=[("x", FLOAT, [4]), ("z", INT64, [4])]),
         ["'sum' (Add)", "4xf32, 4xi64"]),
     "matmul_sizes": (
-        model([node("MatMul", ["x", "z"], ["y"], name="product")],
+        model([node("MatMul", ["x", "z"], ["y"], name="matmul")],
               inputs=[("x", FLOAT, ["n", 4]), ("z", FLOAT, [5, 6])]),
-        ["'product' (MatMul)", "4", "5"]),
+        ["'matmul' (MatMul)", "4", "5"]),
     "reshape_count": (
         model([node("Reshape", ["x", "s"], ["y"], name="r")],
               inputs=[("x", FLOAT, [3, 4])], initializers=[constant("s", [5, -1])]),

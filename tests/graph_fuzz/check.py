@@ -52,7 +52,7 @@ UNTRUSTED = {
     "ReduceSumSquare": "any",  # of int32 it is int64
     "ConvTranspose": "any",  # groups
     "Normalizer": "any",  # MAX without a sign; ONNX Runtime keeps it
-    "Loop": "any",  # stacks what each turn gives along its first dim; a nested If sees the first turn
+    "Loop": "any",  # stacks what each iteration gives along its first dim; a nested If sees the first iteration
     "Optional": "any",  # what it gets from one has a dim too many
     "CausalConvWithState": "float64",  # its silu computes in float32
     "DynamicQuantizeLinear": "any",  # of zeros its scale is not (0 - 0) / 255

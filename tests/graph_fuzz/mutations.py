@@ -250,7 +250,7 @@ def check(case: Case, settings: dict[str, object]) -> Outcome:
         return Outcome("refused", str(error).split("\n")[0])
     except knapper.InternalError as error:
         return Outcome("internal", str(error))
-    cancel = knapper.Cancellation()  # a loop of 2^31 turns is slow, and right
+    cancel = knapper.Cancellation()  # a loop of 2^31 iterations is slow, and right
     timer = threading.Timer(RUN_SECONDS, cancel.cancel)
     timer.start()
     try:

@@ -221,12 +221,12 @@ def branch(b: Builder):
 
 
 def loop(b: Builder):
-    """A Loop that adds, for a number of turns that data decides, and keeps each turn's value."""
+    """A Loop that adds, for a number of iterations that data decides, and keeps each iteration's value."""
     x = tame(b, b.floating(test=lambda v: v.rank <= 4))
-    turns = b.fresh("i64", [], low=3, high=4, constant=b.maybe(0.5))
+    iterations = b.fresh("i64", [], low=3, high=4, constant=b.maybe(0.5))
     y = b.fresh(x.dtype, x.dims)
     stem = f"loop{len(b.nodes)}"
-    names = {k: f"{stem}{k}" for k in ("turn", "go", "carried", "again", "next", "each")}
+    names = {k: f"{stem}{k}" for k in ("iteration", "go", "carried", "again", "next", "each")}
     element = ELEMENT[x.dtype]
     shape = [d.sizes[0] if d.static else None for d in x.dims]
     body = helper.make_graph(
@@ -234,7 +234,7 @@ def loop(b: Builder):
          helper.make_node("Sub", [y.name, names["carried"]], [names["next"]]),
          helper.make_node("Abs", [names["next"]], [names["each"]])],
         stem,
-        [helper.make_tensor_value_info(names["turn"], TensorProto.INT64, []),
+        [helper.make_tensor_value_info(names["iteration"], TensorProto.INT64, []),
          helper.make_tensor_value_info(names["go"], TensorProto.BOOL, []),
          helper.make_tensor_value_info(names["carried"], element, shape)],
         [helper.make_tensor_value_info(names["again"], TensorProto.BOOL, []),
@@ -242,7 +242,7 @@ def loop(b: Builder):
          helper.make_tensor_value_info(names["each"], element, shape)])  # fmt: skip
     b.used |= {y.name}
     size = x.size + 4 * y.size
-    b.several("Loop", [turns, "", x], [(x.dtype, x.dims, size), (x.dtype, [Dim.of(3), *x.dims], size)],
+    b.several("Loop", [iterations, "", x], [(x.dtype, x.dims, size), (x.dtype, [Dim.of(3), *x.dims], size)],
               body=body)  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Rules of reductions, norms, softmax, scans, sorting, products, convolutions and pools."""
+"""Rules of reductions, norms, softmax, scans, sorting, matmuls, convolutions and pools."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules of small element types, of bits, and of quantised products as exporters write them."""
+"""Rules of small element types, of bits, and of quantised matmuls as exporters write them."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def bits_of(b: Builder):
 
 
 def dequantize_blocks(b: Builder):
-    """Weights of four or eight bits with a scale a block, and their product."""
+    """Weights of four or eight bits with a scale a block, and their matmul."""
     k, n = b.choice([8, 12, 32, 33, 64]), b.choice([1, 5, 16, 24])
     block = b.choice([4, 8, 16, 32])
     blocks = -(-k // block)

@@ -4,7 +4,7 @@ Kernels widen values of 16 bits to float32 and round what they store (docs/stack
 operators of one kernel nothing overflows float16 and nothing vanishes in it. ONNX rounds each result.
 A cast rounds in both.
 
-A product with rows that are one in one place and else zero is a choice of rows (docs/stack/simplify.md):
+A matmul with rows that are one in one place and else zero is a choice of rows (docs/stack/simplify.md):
 what is not finite in the others does not come in by 0 * inf.
 
 Operators that the standard defines by others round, overflow and vanish between these: what noise does to
@@ -87,7 +87,7 @@ def wide_answer(evaluate, model: onnx.ModelProto, feed: dict, like: list[np.ndar
 
 
 def chosen_rows(evaluate, model: onnx.ModelProto, feed: dict, like: list[np.ndarray]) -> list[np.ndarray] | None:
-    """What the reference gives where products with one-hot rows choose rows; None where there are none."""
+    """What the reference gives where matmuls with one-hot rows choose rows; None where there are none."""
     result = onnx.ModelProto()
     result.CopyFrom(model)
     hot = {n.output[0] for n in result.graph.node if n.op_type in ("Hardmax", "OneHot") and _axis(n) == -1}

@@ -11,7 +11,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
-PRODUCTS = ("q", "k", "v", "o", "gate", "up", "down")
+MATMULS = ("q", "k", "v", "o", "gate", "up", "down")
 EPSILON, BASE, POSITIONS = 1e-6, 10000.0, 2048
 
 
@@ -20,17 +20,17 @@ def cache_names(prefix: str, layers: int) -> list[str]:
 
 
 class Weights:
-    """Those of an exported decoder: products in the order of their nodes."""
+    """Those of an exported decoder: matmuls in the order of their nodes."""
 
     def __init__(self, exported: onnx.ModelProto) -> None:
         arrays = {t.name: t for t in exported.graph.initializer}
-        self.products = [
+        self.matmuls = [
             numpy_helper.to_array(arrays[node.input[1]])
             for node in exported.graph.node
             if node.op_type == "MatMul" and node.input[1] in arrays and len(arrays[node.input[1]].dims) == 2
         ]
-        self.layers = (len(self.products) - 1) // len(PRODUCTS)
-        assert len(self.products) == self.layers * len(PRODUCTS) + 1
+        self.layers = (len(self.matmuls) - 1) // len(MATMULS)
+        assert len(self.matmuls) == self.layers * len(MATMULS) + 1
         self.arrays = arrays
 
     def named(self, name: str) -> np.ndarray:
@@ -64,10 +64,10 @@ def build(exported: onnx.ModelProto, width: int = 64) -> onnx.ModelProto:
     x = node("Gather", [constant("embedding", weights.named("embed_tokens")), "input_ids"], "x")
     heads = 0
     for layer in range(weights.layers):
-        own = dict(zip(PRODUCTS, weights.products[layer * len(PRODUCTS) :]))
+        own = dict(zip(MATMULS, weights.matmuls[layer * len(MATMULS) :]))
         heads = own["k"].shape[1] // width
 
-        def product(x: str, which: str, own=own, layer=layer) -> str:
+        def matmul(x: str, which: str, own=own, layer=layer) -> str:
             name = f"{layer}.{which}"
             return node("MatMul", [x, constant(f"{name}.weight", own[which])], name)
 
@@ -81,19 +81,19 @@ def build(exported: onnx.ModelProto, width: int = 64) -> onnx.ModelProto:
             return node("TensorScatter", [f"past.{layer}.{kind}", fresh, "held"], f"present.{layer}.{kind}", axis=2)
 
         h = norm(x, f"{layer}.before", f"layers.{layer}.input_layernorm")
-        query = turn(split_heads(product(h, "q")))
-        key = hold("key", turn(split_heads(product(h, "k"))))
-        value = hold("value", split_heads(product(h, "v")))
+        query = turn(split_heads(matmul(h, "q")))
+        key = hold("key", turn(split_heads(matmul(h, "k"))))
+        value = hold("value", split_heads(matmul(h, "v")))
         y = node("Attention", [query, key, value, "", "", "", valid], f"{layer}.attention")
         y = node("Transpose", [y], f"{layer}.merged", perm=[0, 2, 1, 3])
         y = node("Reshape", [y, merge], f"{layer}.rows")
-        x = node("Add", [x, product(y, "o")], f"{layer}.attended")
+        x = node("Add", [x, matmul(y, "o")], f"{layer}.attended")
         h = norm(x, f"{layer}.middle", f"layers.{layer}.post_attention_layernorm")
-        gate = product(h, "gate")
+        gate = matmul(h, "gate")
         gate = node("Mul", [gate, node("Sigmoid", [gate], f"{layer}.sigmoid")], f"{layer}.silu")
-        h = node("Mul", [gate, product(h, "up")], f"{layer}.hidden")
-        x = node("Add", [x, product(h, "down")], f"{layer}.out")
-    head = constant("head", weights.products[-1])
+        h = node("Mul", [gate, matmul(h, "up")], f"{layer}.hidden")
+        x = node("Add", [x, matmul(h, "down")], f"{layer}.out")
+    head = constant("head", weights.matmuls[-1])
     node("MatMul", [norm(x, "end", "norm"), head], "logits")
 
     def info(name: str, kind: int, dims: list) -> onnx.ValueInfoProto:

@@ -286,17 +286,17 @@ case("chain mlp", [In("x", T("f32", "a", 24)), In("w", T("f32", 24, 40)), In("c"
      f"  %b = ts.broadcast %c [1] : {T('f32', 40)} to {T('f32', 'a', 40)}\n"
      f"  %s = ts.add %d, %b : {T('f32', 'a', 40)}\n  %r = ts.gelu %s : {T('f32', 'a', 40)}", T("f32", "a", 40),
      PLANE, None, "relative 3e-6")
-# Scores over a cap, and a gate, in float32 around a product; rounded to 16 bits where they are stored.
+# Scores over a cap, and a gate, in float32 around a matmul; rounded to 16 bits where they are stored.
 for dtype, tolerance in (("bf16", "relative 5e-3"), ("f16", "relative 1.2e-3")):
     x, w, f, y = T(dtype, "a", 64), T(dtype, 64, 40), T("f32", "a", 40), T(dtype, "a", 40)
-    product = f"%d = ts.dot %x, %w batch [] x [] contract [1] x [0] {{result_type = f32}} : {x}, {w}\n  "
+    matmul = f"%d = ts.dot %x, %w batch [] x [] contract [1] x [0] {{result_type = f32}} : {x}, {w}\n  "
     case(f"chain capped {dtype}", [In("x", x), In("w", w)],
-         f"{product}%c = ts.constant dense<3.0> : tensor<f32>\n  %b = ts.broadcast %c [] : tensor<f32> to {f}\n"
+         f"{matmul}%c = ts.constant dense<3.0> : tensor<f32>\n  %b = ts.broadcast %c [] : tensor<f32> to {f}\n"
          f"  %q = ts.div %d, %b : {f}\n  %t = ts.tanh %q : {f}\n  %m = ts.mul %t, %b : {f}\n  %r = ts.convert %m : {f} to {y}",
          y, PLANE, None, tolerance)
     for name, op in (("gelu", "ts.gelu %d"), ("gelu.tanh", "ts.gelu %d {tanh = true}"), ("sigmoid", "ts.sigmoid %d")):
         case(f"chain gated {name} {dtype}", [In("x", x), In("w", w), In("z", f)],
-             f"{product}%g = {op} : {f}\n  %m = ts.mul %g, %z : {f}\n  %r = ts.convert %m : {f} to {y}", y, PLANE, None, tolerance)
+             f"{matmul}%g = {op} : {f}\n  %m = ts.mul %g, %z : {f}\n  %r = ts.convert %m : {f} to {y}", y, PLANE, None, tolerance)
 
 case("chain residual norm", [In("x", t), In("y", t), In("scale", p), In("bias", p)],
      f"%s = ts.add %x, %y : {t}\n"

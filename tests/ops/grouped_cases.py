@@ -1,7 +1,7 @@
 """Matmuls whose rows are sorted by expert."""
 
 from case_list import case, In, np_, T, wide
-from product_cases import PRODUCT
+from matmul_cases import MATMUL
 
 
 def np_grouped(x, w, c, transposed):
@@ -28,8 +28,8 @@ def grouped(name, dtype, experts, k, n, transposed, counts, sizes, adds=False, c
         values = [[[((e * 5 + i * storage[2] + j) * 37 % 101) / 64 - 0.75 for j in range(storage[2])] for i in range(storage[1])]
                   for e in range(experts)]
         body += f"%w = ts.constant dense<{values}> : {w}\n  "
-    product = "%p" if adds else "%r"
-    body += f"{product} = ts.grouped_matmul %x, %w {'transposed ' if transposed else ''}ends {ends} : {x}, {w}, {c}\n  "
+    matmul = "%p" if adds else "%r"
+    body += f"{matmul} = ts.grouped_matmul %x, %w {'transposed ' if transposed else ''}ends {ends} : {x}, {w}, {c}\n  "
     if adds:
         inputs.append(In("z", y))
         body += f"%r = ts.add %p, %z : {y}"
@@ -39,7 +39,7 @@ def grouped(name, dtype, experts, k, n, transposed, counts, sizes, adds=False, c
         return result + wide(named["z"]) if adds else result
     # What is added to has been rounded.
     case(f"grouped_matmul {name} {'nt' if transposed else 'nn'} {dtype}", inputs, body, y, sizes,
-         numpy if dtype == "f32" or not adds else None, PRODUCT[dtype])
+         numpy if dtype == "f32" or not adds else None, MATMUL[dtype])
 
 
 ROWS = [dict(t=0), dict(t=1), dict(t=7), dict(t=70), dict(t=300)]
@@ -64,4 +64,4 @@ for dtype in ["f32", "f16", "bf16"]:
             case(f"grouped_matmul {name} {'nt' if transposed else 'nn'} {dtype}", [In("x", x), In("w", w)],
                  f"%e = ts.constant dense<{ends}> : {e}\n"
                  f"  %r = ts.grouped_matmul %x, %w {'transposed ' if transposed else ''}ends %e : {x}, {w}, {e}",
-                 y, [dict(t=1), dict(t=45), dict(t=200)], numpy, PRODUCT[dtype])
+                 y, [dict(t=1), dict(t=45), dict(t=200)], numpy, MATMUL[dtype])

@@ -117,7 +117,7 @@ def test_a_refused_case_is_a_failure(case_list):
     assert "refused: unknown instruction set 'x86-64-v9'" in done.stderr
 
 
-BYTES, PAIRS = "i8,ui8", "bf16"  # whose products these levels have instructions for
+BYTES, PAIRS = "i8,ui8", "bf16"  # whose matmuls these levels have instructions for
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ BYTES, PAIRS = "i8,ui8", "bf16"  # whose products these levels have instructions
     [("x86-64-v4-vnni", BYTES, name) for name in ("dot", "conv bytes")]
     + [("x86-64-v4-bf16", PAIRS, name) for name in ("dot", "conv ", "attention")],
 )
-def test_products_in_groups(case_list, isa, types, cases):
+def test_matmuls_in_groups(case_list, isa, types, cases):
     """What these levels add to x86-64-v4; all else is compiled as there (TargetDesc::extends)."""
     if not supported(isa):
         pytest.skip(f"this machine has no {isa}")
@@ -134,7 +134,7 @@ def test_products_in_groups(case_list, isa, types, cases):
 
 
 @pytest.mark.parametrize("cases", ["dot", "conv ", "attention"])
-def test_products_in_tile_registers(case_list, cases):
+def test_matmuls_in_tile_registers(case_list, cases):
     """By the processor, or its tile instructions in software (targets/cpu/testing)."""
     isa = "x86-64-v4-amx"
     if not supported("x86-64-v4-bf16"):
@@ -145,12 +145,12 @@ def test_products_in_tile_registers(case_list, cases):
 
 # bf16x3 is for results that may be off by 1e-5, which the cases do not allow.
 @pytest.mark.parametrize("other", [None, 6])
-def test_products_of_float32_in_parts(case_list, monkeypatch, other):
+def test_matmuls_of_float32_in_parts(case_list, monkeypatch, other):
     """No less exact than those of float32: as the model chooses, and where it would not."""
     isa = "x86-64-v4-amx"
     if not supported("x86-64-v4-bf16"):
         pytest.skip(f"this machine runs no code around tiles: no {isa} and no x86-64-v4-bf16")
-    monkeypatch.setenv("KNAPPER_FLOAT32_PRODUCTS", "bf16x6")
+    monkeypatch.setenv("KNAPPER_FLOAT32_MATMUL", "bf16x6")
     number = [] if other is None else ["--other", other]
     done = run(case_list, "--isa", isa, "--filter", "dot", "--type", "f32", "--emulate-tiles", *number)
     assert done.returncode == 0, done.stderr[-6000:]
@@ -177,7 +177,7 @@ BEFORE_HOPPER = ["sm_80", "sm_86", "sm_89"]
 
 
 @pytest.mark.parametrize("isa", BEFORE_HOPPER)
-def test_products_for_gpus_before_hopper_assemble(case_list, tmp_path, isa):
+def test_matmuls_for_gpus_before_hopper_assemble(case_list, tmp_path, isa):
     """One of them a commit."""
     if not shutil.which("ptxas"):
         pytest.skip("the assembler of CUDA is not installed")

@@ -30,26 +30,26 @@ def flags(values):
     return "[" + ", ".join("true" if v else "false" for v in values) + "]"
 
 
-def recurrence(name, dtype, units, states, products, body, cell, sizes, reverse=False, width=None, transposed=False, sources=None):
-    """`products` weights [H, H], a sequence [t, b, width] and as many states: `body` computes %n0, %n1, ... (the next states) from
+def recurrence(name, dtype, units, states, matmuls, body, cell, sizes, reverse=False, width=None, transposed=False, sources=None):
+    """`matmuls` weights [H, H], a sequence [t, b, width] and as many states: `body` computes %n0, %n1, ... (the next states) from
     %h0.., %x, %p0.. = h0 (or the state in `sources`) times a weight; the first one is the output, too."""
-    sources = sources or [0] * products
-    width = width or units * products
+    sources = sources or [0] * matmuls
+    width = width or units * matmuls
     h, x, w = T(dtype, "b", units), T(dtype, "t", "b", width), T(dtype, units, units)
     one, out = T(dtype, "b", width), T(dtype, "t", "b", units)
-    inputs = [In("x", x)] + [In(f"s{i}", h, "unit") for i in range(states)] + [In(f"w{i}", w, "unit") for i in range(products)]
+    inputs = [In("x", x)] + [In(f"s{i}", h, "unit") for i in range(states)] + [In(f"w{i}", w, "unit") for i in range(matmuls)]
     scale = units ** -0.5
     text = f"%c = ts.constant dense<{scale}> : tensor<{dtype}>\n  %f = ts.broadcast %c [] : tensor<{dtype}> to {w}\n"
-    for i in range(products):
+    for i in range(matmuls):
         text += f"  %v{i} = ts.mul %w{i}, %f : {w}\n"
-    hs, vs = [f"%s{i}" for i in range(states)], [f"%v{i}" for i in range(products)]
+    hs, vs = [f"%s{i}" for i in range(states)], [f"%v{i}" for i in range(matmuls)]
     results = [f"%r{i}" for i in range(states + 1)]
     text += (f"  %r:{states + 1} = ts.recurrence steps <\"t\"> states({', '.join(hs)} : {', '.join([str(h)] * states)}) sequences(%x : {x}) "
-             f"reversed {flags([reverse])} weights({', '.join(vs)} : {', '.join([str(w)] * products)}) outputs {flags([reverse])} "
+             f"reversed {flags([reverse])} weights({', '.join(vs)} : {', '.join([str(w)] * matmuls)}) outputs {flags([reverse])} "
              f"to({', '.join([str(h)] * states)}, {out}) {{\n")
-    arguments = [f"%h{i}: {h}" for i in range(states)] + [f"%xt: {one}"] + [f"%u{i}: {w}" for i in range(products)]
+    arguments = [f"%h{i}: {h}" for i in range(states)] + [f"%xt: {one}"] + [f"%u{i}: {w}" for i in range(matmuls)]
     text += f"  ^bb0({', '.join(arguments)}):\n"
-    for i in range(products):
+    for i in range(matmuls):
         text += f"    %p{i} = ts.dot %h{sources[i]}, %u{i} batch [] x [] contract [1] x [{0 if transposed else 1}] : {h}, {w}\n"
     if width > units:
         for i in range(width // units):
@@ -63,7 +63,7 @@ def recurrence(name, dtype, units, states, products, body, cell, sizes, reverse=
         text += f"  {r} = ts.neg %r#{i} : {kind}\n"
 
     def numpy(**named):
-        matrices = [wide(named[f"w{i}"]) * scale for i in range(products)]
+        matrices = [wide(named[f"w{i}"]) * scale for i in range(matmuls)]
 
         def step(now, rows):
             sums = [now[s] @ (m if transposed else m.T) for s, m in zip(sources, matrices)]

@@ -59,7 +59,7 @@ for dtype in ["bf16", "f16"]:
     widened("large scores", dtype, ("b", 4, "s", 64), ("b", 4, "t", 64), ("b", 4, "t", 64), scale=0.5, tolerance="relative 2e-5")
     widened("negative scale", dtype, ("b", 4, "s", 64), ("b", 2, "t", 64), ("b", 2, "t", 64), attributes="causal = true", scale=-0.25)
 
-    # Heads out of one matrix, the result as the next product reads it; the wide keys are values, too.
+    # Heads out of one matrix, the result as the next matmul reads it; the wide keys are values, too.
     x, p = T(dtype, "b", "s", 576), T(dtype, "b", "s", 192)
     h, w, o = T(dtype, "b", "s", 3, 64), T("f32", "b", 3, "s", 64), T("f32", "b", "s", 192)
     slices = "".join(f'%{n}0 = ts.slice %x [#ts.dim<"0">, #ts.dim<"0">, #ts.dim<"{at}">] [1, 1, 1] : {x} to {p}\n  '

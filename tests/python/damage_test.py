@@ -21,7 +21,7 @@ X = RNG.standard_normal((3, 640), dtype=np.float32)
 
 @pytest.fixture(scope="module")
 def model():
-    """Two products and a bias: constants of one hash and of several."""
+    """Two matmuls and a bias: constants of one hash and of several."""
     weights = {
         "wide": RNG.standard_normal((640, 600), dtype=np.float32),
         "bias": RNG.standard_normal(600, dtype=np.float32),

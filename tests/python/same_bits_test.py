@@ -26,7 +26,7 @@ def weight(name, *shape):
 
 @pytest.fixture(scope="module")
 def artefact(tmp_path_factory):
-    """A convolution, products, softmax, a norm and sums along every side: all that is split."""
+    """A convolution, matmuls, softmax, a norm and sums along every side: all that is split."""
     node = helper.make_node
     nodes = [
         node("Conv", ["x", "filter"], ["c"], pads=[1, 1, 1, 1]),

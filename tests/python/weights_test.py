@@ -1,4 +1,4 @@
-"""Products and convolutions with weights of the model, which are packed when it
+"""Matmuls and convolutions with weights of the model, which are packed when it
 is compiled, and sizes that are computed: against NumPy in double precision."""
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def close(got, wanted):
 
 
 @pytest.mark.parametrize("depth, columns", [(200, 150), (64, 16), (33, 257)])
-def test_product(depth, columns):
+def test_matmul(depth, columns):
     w = RANDOM.standard_normal((depth, columns)).astype(np.float32)
     node = helper.make_node("MatMul", ["x", "w"], ["y"])
     module = compiled(node, ("rows", depth), ("rows", columns), w=w)

@@ -75,7 +75,7 @@ def test_a_mode_that_there_is_not():
 # ---- results
 
 
-def test_a_linear_layer_is_one_product():
+def test_a_linear_layer_is_one_matmul():
     layer = torch.nn.Linear(8, 16)
     with torch.no_grad():
         check(lambda x: layer(x).relu(), torch.randn(4, 8))

@@ -67,7 +67,7 @@ OPERATORS = {
     "functions": lambda a, b: torch.exp(a) + torch.sqrt(b) + torch.tanh(a) + torch.log(b),
     "parts": lambda a, b: a.real + b.imag + a.abs() + b.angle(),
     "conjugates": lambda a, b: a.conj() * b + (b.conj() @ a.mH).sum(),
-    "products": lambda a, b: a @ b.mT + torch.einsum("ij,kj->ik", a, b),
+    "matmuls": lambda a, b: a @ b.mT + torch.einsum("ij,kj->ik", a, b),
     "sums": lambda a, b: a.sum(0) + b.mean(0) + a.cumsum(0)[1] + b.prod(0),
     "order": lambda a, b: torch.cat([a.t(), b.t()]).roll(1, 0).flip(0)[1:].unsqueeze(0),
     "choice": lambda a, b: torch.where(a.real > 0, a, b).gather(0, torch.zeros(1, 4).long()),

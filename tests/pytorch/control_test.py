@@ -122,8 +122,8 @@ def test_flex_attention_is_one_kernel():
 
     q, k, v = (torch.randn(2, 4, 64, 16) for _ in range(3))
     report = knapper.torch.explain(function, q, k, v)
-    products = [kernel for kernel in report.graphs[0].kernels if "bmm" in str(kernel)]
-    assert len(products) == 1
+    matmuls = [kernel for kernel in report.graphs[0].kernels if "bmm" in str(kernel)]
+    assert len(matmuls) == 1
 
 
 def test_results_lie_as_torch_says():

@@ -171,7 +171,7 @@ def test_integers_are_no_worse_than_their_weights(tmp_path, cache, name, remote,
     changed = 0
     with torch.no_grad():
         head = torch.nn.Parameter(expanded.get_output_embeddings().weight.clone())
-        expanded.get_output_embeddings().weight = head  # a tied table is rows for the first gather, and integers for the last product
+        expanded.get_output_embeddings().weight = head  # a tied table is rows for the first gather, and integers for the last matmul
         for key, parameter in expanded.named_parameters():
             if parameter.ndim == 2 and not any(part in key for part in ("embed_tokens", "norm", "wte", "wpe")):
                 assert parameter.numel() >= 4096

@@ -65,7 +65,7 @@ def attends(names):
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("heads, shared", [(4, 4), (6, 2), (4, 1)])
 @pytest.mark.parametrize("name", OPTIONS)
-def test_dot_product_attention(name, heads, shared, dtype):
+def test_dot_matmul_attention(name, heads, shared, dtype):
     options = OPTIONS[name](heads)
     wanted, given, names = run(lambda q, k, v: jax.nn.dot_product_attention(q, k, v, **options), *arrays(heads, shared, dtype))
     assert np.abs(given - wanted).max() < (1e-5 if dtype == "float32" else 0.03)

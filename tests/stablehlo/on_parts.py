@@ -113,8 +113,8 @@ COLLECTIVES = {
     "psum_scatter of whole dims": (lambda x: lax.psum_scatter(x[:, : lax.axis_size("i")], "i", scatter_dimension=1), ROW, ROW, (X,)),
     "axis_index": (lambda x: x + 10 * lax.axis_index("i"), ROW, ROW, (X,)),
     "logsumexp over devices": (lambda x: jnp.log(lax.psum(jnp.exp(x - lax.pmax(x.max(), "i")).sum(), "i")), ROW, P(), (X,)),
-    "a product of matrices in parts": (lambda x, w: lax.psum(x @ w, "i"), (P(None, "i"), P("i")), P(), (X, W)),
-    "a ring of products": (
+    "a matmul in parts": (lambda x, w: lax.psum(x @ w, "i"), (P(None, "i"), P("i")), P(), (X, W)),
+    "a ring of matmuls": (
         lambda x: lax.fori_loop(0, 3, lambda _, c: (lax.ppermute(c[0], "i", [(0, 1), (1, 0)]), c[1] + c[0] @ c[0].T), (x, x @ x.T))[1],
         ROW, ROW, (X,),
     ),

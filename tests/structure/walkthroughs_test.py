@@ -53,8 +53,10 @@ int main(int count, char **words) {
     options.cache = false;
     if (std::string_view(words[i]).ends_with(".mlir"))
       options.modelFormat = "mlir";
-    else if (auto made = frontEndFor(input).importModel(context, input, {}, buffers))
-      llvm::outs() << **made << "\\n";
+    else if (input.begin(6) != "broken")
+      if (auto made = (*frontEndFor(input))->importModel(context, input, {}, buffers))
+        llvm::outs() << **made << "\\n";
+    options.cache = input.begin(12) == "broken files";
     CompileInput whole;
     whole.path = words[i];
     Expected<int> made = compileModel(whole, options, "");
@@ -64,9 +66,20 @@ int main(int count, char **words) {
 }
 struct Broken final : FrontEnd {
   std::string_view name() const override { return "broken"; }
-  bool accepts(const ModelInput &input) const override { return input.begin(6) == "broken"; }
+  bool accepts(const ModelInput &input) const override {
+    if (input.begin(14) == "broken accepts")
+      throw std::runtime_error("of accepts");
+    return input.begin(6) == "broken";
+  }
+  Expected<std::vector<std::string>> otherFiles(const ModelInput &input) const override {
+    if (input.begin(12) == "broken files")
+      throw std::runtime_error("of files");
+    return std::vector<std::string>();
+  }
   Expected<mlir::OwningOpRef<mlir::ModuleOp>>
-  importModel(mlir::MLIRContext &context, const ModelInput &, const DimNumbers &, ModelBuffers &) const override {
+  importModel(mlir::MLIRContext &context, const ModelInput &input, const DimNumbers &, ModelBuffers &) const override {
+    if (input.begin(13) == "broken import")
+      throw 7;
     context.loadDialect<mlir::func::FuncDialect>();
     mlir::OpBuilder b(&context);
     mlir::OwningOpRef<mlir::ModuleOp> module = mlir::ModuleOp::create(b.getUnknownLoc());
@@ -137,7 +150,7 @@ def test_the_page_makes_a_target(tmp_path, build):
     plugin.write_text(header + code.replace(made_here, refusal))
     for made, like in (
         ("runtime/drivers/mine/MineDevice.cpp", "runtime/drivers/null/NullDevice.cpp"),
-        ("runtime/device/Conformance_test.cpp",) * 2,
+        ("runtime/testing/Conformance_test.cpp",) * 2,
     ):
         command = command_of(ROOT / like, build)
         command = [str(tmp_path / made) if word == str(ROOT / like) else word for word in command]
@@ -264,3 +277,10 @@ def test_the_page_makes_a_front_end(tmp_path, build):
         assert imported(text).startswith(said), imported(text)
     broken = imported("broken")
     assert "model.lines:1: the front end 'broken' made a program that is not valid: " in broken
+    for text, said in (
+        ("accepts", "was asked whether it accepts it: of accepts"),
+        ("files", "listed its files: of files"),
+        ("import", "imported it: no std::exception"),
+    ):
+        threw = imported("broken " + text)
+        assert threw.startswith(f"model.lines: the front end 'broken' threw while it {said}\n  try: name the model's format"), threw

@@ -1,5 +1,4 @@
-//===- knapper-replay.cpp - A hash for each kernel of artefacts
-//---------------------===//
+//===- knapper-replay.cpp - A hash for each kernel of artefacts ----------===//
 //
 // knapper-replay FILE.knap...
 //

@@ -449,7 +449,7 @@ void addCompare(CLI::App &app, Session &session) {
                         "run. Sizes that are not given are 1, 3 and 32");
   command
       ->add_option("--rounds", arguments->rounds,
-                   "How often both run at each size, in turns")
+                   "How often both run at each size, interleaved")
       ->type_name("N")
       ->check(CLI::Range(int64_t(1), int64_t(100000)))
       ->capture_default_str();

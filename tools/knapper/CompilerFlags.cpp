@@ -30,7 +30,11 @@ void CompilerFlags::addTo(CLI::App &app,
       flag.option =
           app.add_flag("--" + name + ",!--no-" + name, flag.on, helpText(row));
     } else {
-      flag.option = app.add_option("--" + name, flag.texts, helpText(row));
+      std::string names = "--" + name;
+      for (const FormerName &each : formerNames())
+        if (each.name == row.name)
+          names += ",--" + std::string(each.former);
+      flag.option = app.add_option(names, flag.texts, helpText(row));
       flag.option->allow_extra_args(false);
       flag.option->type_name(row.type == "number" ? "N" : "TEXT");
     }

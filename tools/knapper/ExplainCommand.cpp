@@ -103,7 +103,7 @@ void addExplain(CLI::App &app, Session &session) {
   runs->needs(profile);
   command
       ->add_option("--compare", arguments->other,
-                   "Another artefact of the model, which runs in turns with "
+                   "Another artefact of the model, which runs interleaved with "
                    "this one: times kernel by kernel")
       ->type_name("FILE")
       ->needs(profile);

@@ -241,7 +241,7 @@ void QuantizeRun::report(const Json &made) const {
           layerTable(made["layers"]));
   if (made["kept"].empty())
     return;
-  print("products that stay float:\n");
+  print("matmuls that stay float:\n");
   for (const Json &node : made["kept"])
     print("  " + nameOf(node, "name") + ": " + nameOf(node, "why") + "\n");
 }
@@ -265,7 +265,7 @@ Status QuantizeRun::run() {
 void addQuantize(CLI::App &app, Session &session) {
   auto arguments = std::make_shared<QuantizeArguments>();
   CLI::App *command = app.add_subcommand(
-      "quantize", "Stores a model's weights, or all that its products read, as "
+      "quantize", "Stores a model's weights, or all that its matmuls read, as "
                   "integers");
   command->add_option("model", arguments->model, "An .onnx file")
       ->required()

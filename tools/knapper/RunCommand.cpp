@@ -198,7 +198,7 @@ Status verify(const ModelArgument &model, knapper_module *module,
   if (!library.empty())
     return deviceError(
         what, describe(kernels[first]),
-        "run it without --vendor: if it agrees, the product of '" + library +
+        "run it without --vendor: if it agrees, the matmul of '" + library +
             "' is what diverges");
   ASSIGN_OR_RETURN(std::string hint,
                    writeReproducer(model.path(), report["reproducer"]));

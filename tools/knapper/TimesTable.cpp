@@ -74,7 +74,7 @@ std::string timesTable(const Json &times) {
 std::string comparisonTable(const Json &comparison) {
   const Json &rows = comparison["kernels"];
   std::string text =
-      format("first: %s, second: %s, in turns\n\n"
+      format("first: %s, second: %s, interleaved\n\n"
              "first, us  second, us  second/first  difference, us  kernel\n",
              printable(comparison["first"].get<std::string>()).c_str(),
              printable(comparison["second"].get<std::string>()).c_str());

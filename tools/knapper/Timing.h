@@ -1,4 +1,4 @@
-//===- Timing.h - Modules measured, alone and in turns --------------------===//
+//===- Timing.h - Modules measured, alone and interleaved --------------------===//
 #pragma once
 
 #include "tools/knapper/Session.h"
@@ -49,7 +49,7 @@ struct SideBySide {
   std::string isa;                           ///< of the first
 };
 
-/// Profiles of two modules of one model on the same inputs, in turns, so that
+/// Profiles of two modules of one model on the same inputs, interleaved, so that
 /// both meet the same machine: for about `seconds`, at least five turns.
 Expected<SideBySide> timeSideBySide(knapper_module *first,
                                     knapper_module *second,

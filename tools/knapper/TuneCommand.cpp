@@ -49,7 +49,7 @@ struct Candidate {
 };
 
 /// Whether what was measured is what was proposed: a library may not lie here,
-/// or lack such a product, and then a compiled kernel ran.
+/// or lack such a matmul, and then a compiled kernel ran.
 bool didRun(const Choice &proposal, const KernelPair &measured) {
   constexpr std::string_view library = "vendor:";
   return std::all_of(proposal.begin(), proposal.end(), [&](const auto &choice) {
@@ -536,8 +536,8 @@ void addTune(CLI::App &app, Session &session) {
                          {"threads", "dim", "records", "stop-after",
                           "start-from", "print-after", "dump-dir", "isa"});
   command->footer(
-      "Kernels are measured inside the model, on inputs of the sizes given, in "
-      "turns with\nthe untuned model. What is not at least 2 % faster, twice, "
+      "Kernels are measured inside the model, on inputs of the sizes given, "
+      "interleaved with\nthe untuned model. What is not at least 2 % faster, twice, "
       "is not installed. Ctrl-C\nends the search and installs the best so far. "
       "For example:\n"
       "  knapper tune model.onnx --budget 5m --dim batch=1 --dim seq=128\n"

@@ -38,8 +38,8 @@ void TileLowering::aliasScopes(tile::FuncOp func) {
       value = ticket.getState();
     else if (auto pass = dyn_cast<tile::RadixPassOp>(op))
       value = pass.getTo(); // its ticket says that the state is written
-    else if (auto product = dyn_cast<tile::MatmulOp>(op))
-      value = product.getC();
+    else if (auto matmul = dyn_cast<tile::MatmulOp>(op))
+      value = matmul.getC();
     else if (auto attention = dyn_cast<tile::AttentionOp>(op))
       value = attention.getO();
     else if (auto attention = dyn_cast<tile::PagedAttentionOp>(op))
@@ -95,11 +95,11 @@ uint64_t TileLowering::knownMultiple(Value index, unsigned depth) {
     auto loop = dyn_cast<scf::ForOp>(argument.getOwner()->getParentOp());
     if (loop && argument == loop.getInductionVar())
       return std::min(of(loop.getLowerBound()), of(loop.getStep()));
-    // Of a product's or attention's region: the first of a run.
+    // Of a matmul's or attention's region: the first of a run.
     Operation *parent = argument.getOwner()->getParentOp();
     if (argument.getArgNumber() + 1 == argument.getOwner()->getNumArguments()) {
-      if (auto product = dyn_cast<tile::MatmulOp>(parent))
-        return ofNumber(product.run());
+      if (auto matmul = dyn_cast<tile::MatmulOp>(parent))
+        return ofNumber(matmul.run());
       if (auto attention = dyn_cast<tile::AttentionOp>(parent))
         return ofNumber(attention.run());
     }

@@ -22,7 +22,7 @@ mlir::LogicalResult lowerToCpu(tile::FuncOp func, const TargetDesc &target,
 /// The same for a GPU: a kernel whose blocks run one program or some.
 /// Parameters: a global pointer, 16-byte aligned, a buffer, an i64 a symbol, a
 /// global pointer to an i32 status, an i64 with the number of programs, and the
-/// 128 bytes of each TMA descriptor that its products need.
+/// 128 bytes of each TMA descriptor that its matmuls need.
 mlir::FailureOr<GpuEntry>
 lowerToGpu(tile::FuncOp func, const TargetDesc &target, llvm::Module &module);
 

@@ -136,7 +136,7 @@ LogicalResult CpuLowering::tileOp(Operation &op) {
         return success();
       })
       .Case([&](tile::AddByteProductsOp op) {
-        byteProducts(op);
+        byteDots(op);
         return success();
       })
       .Case([&](tile::PrefetchOp op) { return prefetch(op); })
@@ -153,7 +153,7 @@ LogicalResult CpuLowering::tileOp(Operation &op) {
         return success();
       })
       .Case([&](tile::MainloopOp op) { return mainloop(op); })
-      .Case([&](tile::BlockOp op) { return blockProduct(op); })
+      .Case([&](tile::BlockOp op) { return blockMatmul(op); })
       .Case([&](tile::OtherKeyOp op) { return otherKey(op); })
       .Default([](Operation *op) {
         return op->emitOpError("has no lowering for CPUs");

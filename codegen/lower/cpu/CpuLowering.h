@@ -123,22 +123,22 @@ private:
   /// sum[j] += a[j][0..3] * b[j][0..3]: of a lane of the sum `a` has four bytes
   /// without sign, `b` four with sign.
   GroupRow byteRow(llvm::Value *words);
-  llvm::Value *addByteProducts(llvm::Value *sum, llvm::Value *a,
-                               const GroupRow &row);
-  void byteProducts(tile::AddByteProductsOp op);
+  llvm::Value *addByteDots(llvm::Value *sum, llvm::Value *a,
+                           const GroupRow &row);
+  void byteDots(tile::AddByteProductsOp op);
   /// sum[j] += a[0] * b[j][0] + a[1] * b[j][1]: pairs of bf16, f32 sums. Of the
   /// last pair of an odd K `count` is 1, and a[1] and b[j][1] are zero.
   GroupRow pairRow(llvm::Value *words);
-  llvm::Value *addPairProducts(llvm::Value *sum, llvm::Value *a,
-                               const GroupRow &row, unsigned count);
+  llvm::Value *addPairDots(llvm::Value *sum, llvm::Value *a,
+                           const GroupRow &row, unsigned count);
   /// The low (part 0) or high four bits of each byte, with sign, as f32.
   llvm::Value *nibbleRow(llvm::Value *bytes, unsigned part);
 
   //===-- Tile registers (AmxTiles.cpp) -----------------------------------===//
-  mlir::LogicalResult blockProduct(tile::BlockOp op);
+  mlir::LogicalResult blockMatmul(tile::BlockOp op);
   /// The key of the program before lives in a register of the call.
   mlir::LogicalResult otherKey(tile::OtherKeyOp op);
-  /// One product's way into tile registers.
+  /// One matmul's way into tile registers.
   struct TileBlock;
   void tileStep(const TileBlock &block, llvm::Value *a, llvm::Value *lda,
                 llvm::Value *bPointer, llvm::Value *ldb);

@@ -85,10 +85,10 @@ struct CpuLowering::Mainloop {
                 Sums sums);
   void dotProduct(llvm::Value *aPointer, llvm::Value *bPointer, unsigned u,
                   unsigned count, Sums sums);
-  void product(llvm::Value *aPointer, llvm::Value *bPointer, unsigned u,
-               Sums sums);
-  void scaledProduct(llvm::Value *aPointer, llvm::Value *bPointer, unsigned u,
-                     unsigned count, Sums sums);
+  void matmul(llvm::Value *aPointer, llvm::Value *bPointer, unsigned u,
+              Sums sums);
+  void scaledMatmul(llvm::Value *aPointer, llvm::Value *bPointer, unsigned u,
+                    unsigned count, Sums sums);
   void step(llvm::Value *aPointer, llvm::Value *bPointer, unsigned u,
             Sums sums);
   void fetchAhead(const Carried &state, Carried &next);
@@ -250,9 +250,8 @@ void CpuLowering::Mainloop::dotProduct(llvm::Value *aPointer,
     llvm::Value *word = loadGroup(advance(a, column, rowOffsets[i]), count);
     for (unsigned j = 0; j < perRow(); ++j) {
       llvm::Value *&sum = sums[i * perRow() + j];
-      sum = bytes ? lower.addByteProducts(sum, lower.splat(word, pieces[j]),
-                                          bs[j])
-                  : lower.addPairProducts(sum, word, bs[j], count);
+      sum = bytes ? lower.addByteDots(sum, lower.splat(word, pieces[j]), bs[j])
+                  : lower.addPairDots(sum, word, bs[j], count);
     }
   }
 }
@@ -291,9 +290,8 @@ void CpuLowering::Mainloop::multiply(llvm::Value *column,
 }
 
 /// Of floats, one step of k.
-void CpuLowering::Mainloop::product(llvm::Value *aPointer,
-                                    llvm::Value *bPointer, unsigned u,
-                                    Sums sums) {
+void CpuLowering::Mainloop::matmul(llvm::Value *aPointer, llvm::Value *bPointer,
+                                   unsigned u, Sums sums) {
   Values bs = rowOf(bPointer, u);
   for (llvm::Value *&row : bs)
     row = lower.floatCast(row, bElement, accElement);
@@ -301,9 +299,9 @@ void CpuLowering::Mainloop::product(llvm::Value *aPointer,
 }
 
 /// Of scaled integers: `count` rows of B, which the bytes of one row hold.
-void CpuLowering::Mainloop::scaledProduct(llvm::Value *aPointer,
-                                          llvm::Value *bPointer, unsigned u,
-                                          unsigned count, Sums sums) {
+void CpuLowering::Mainloop::scaledMatmul(llvm::Value *aPointer,
+                                         llvm::Value *bPointer, unsigned u,
+                                         unsigned count, Sums sums) {
   Values loaded = rowOf(bPointer, u);
   for (unsigned part = 0; part < count; ++part) {
     Values bs;
@@ -323,11 +321,11 @@ void CpuLowering::Mainloop::scaledProduct(llvm::Value *aPointer,
 void CpuLowering::Mainloop::step(llvm::Value *aPointer, llvm::Value *bPointer,
                                  unsigned u, Sums sums) {
   if (scaled)
-    scaledProduct(aPointer, bPointer, u, group, sums);
+    scaledMatmul(aPointer, bPointer, u, group, sums);
   else if (group > 1)
     dotProduct(aPointer, bPointer, u, group, sums);
   else
-    product(aPointer, bPointer, u, sums);
+    matmul(aPointer, bPointer, u, sums);
 }
 
 /// In a round of kUnroll steps: of one row B itself, else the next panel.
@@ -376,7 +374,7 @@ Carried CpuLowering::Mainloop::restOfGroup(Carried state) {
     Sums left = Sums(state).drop_front(firstSum);
     auto rest = static_cast<unsigned>(known->getZExtValue() % group);
     if (rest && scaled)
-      scaledProduct(state[kA], state[kB], 0, rest, left);
+      scaledMatmul(state[kA], state[kB], 0, rest, left);
     else if (rest)
       dotProduct(state[kA], state[kB], 0, rest, left);
     return state;
@@ -396,7 +394,7 @@ Carried CpuLowering::Mainloop::restOfGroup(Carried state) {
       });
 }
 
-/// One whole product from given bases; the prefetch pointer and the sums go on.
+/// One whole matmul from given bases; the prefetch pointer and the sums go on.
 void CpuLowering::Mainloop::whole(llvm::Value *aBase, llvm::Value *bBase,
                                   llvm::Value *&prefetchAt, Carried &sums) {
   Carried state{b.getInt64(0), aBase, bBase, prefetchAt};
@@ -410,7 +408,7 @@ void CpuLowering::Mainloop::whole(llvm::Value *aBase, llvm::Value *bBase,
   sums.assign(state.begin() + firstSum, state.end());
 }
 
-/// The sums of all of K: one product, or `outer` of them one after the other.
+/// The sums of all of K: one matmul, or `outer` of them one after the other.
 Carried CpuLowering::Mainloop::run() {
   Carried acc = firstSums();
   llvm::Value *prefetchAt =

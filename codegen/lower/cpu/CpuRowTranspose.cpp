@@ -122,8 +122,8 @@ struct Run {
   }
 
   /// Spreads a group, or (`back`) puts it in order.
-  void turn(llvm::IRBuilder<> &b, llvm::MutableArrayRef<llvm::Value *> group,
-            bool back) const {
+  void transpose(llvm::IRBuilder<> &b,
+                 llvm::MutableArrayRef<llvm::Value *> group, bool back) const {
     for (unsigned step = 1; step < m; step *= 2) {
       llvm::SmallVector<int> mask;
       for (unsigned i = 0; i < lanes; ++i)
@@ -179,12 +179,13 @@ LogicalResult CpuLowering::transpose(tile::TransposeOp op) {
     return success();
   }
   Run run(spreads ? columns : rows, width);
-  auto turnGroups = [&](Parts &pieces) {
+  auto transposeGroups = [&](Parts &pieces) {
     for (unsigned first = 0; first < run.length; first += run.m)
-      run.turn(b, llvm::MutableArrayRef(pieces).slice(first, run.m), joins);
+      run.transpose(b, llvm::MutableArrayRef(pieces).slice(first, run.m),
+                    joins);
   };
   if (spreads)
-    turnGroups(source);
+    transposeGroups(source);
   // Lanes of whole registers: by row, or by where the run wants them.
   llvm::SmallVector<unsigned> from(lanes);
   for (unsigned row = 0; row < width; ++row)
@@ -195,7 +196,7 @@ LogicalResult CpuLowering::transpose(tile::TransposeOp op) {
   for (unsigned at = 0; at < lanes; at += width)
     result.push_back(chosen(b, source, llvm::ArrayRef(from).slice(at, width)));
   if (joins)
-    turnGroups(result);
+    transposeGroups(result);
   setPieces(op.getResult(), result);
   return success();
 }

@@ -46,7 +46,7 @@ llvm::Value *GpuLowering::launchedShared() {
   return b.CreatePtrToInt(memory, b.getInt32Ty());
 }
 
-llvm::SmallVector<llvm::Value *> GpuLowering::tensorMaps() {
+llvm::SmallVector<llvm::Value *> GpuLowering::tmaDescriptors() {
   llvm::SmallVector<llvm::Value *> result;
   for (unsigned i = fn->arg_size() - maps; i < fn->arg_size(); ++i)
     result.push_back(fn->getArg(i));

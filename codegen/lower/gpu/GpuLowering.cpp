@@ -258,7 +258,7 @@ LogicalResult GpuLowering::function(tile::FuncOp func) {
   };
   llvm::CallInst *number = special(llvm::Intrinsic::nvvm_read_ptx_sreg_tid_x);
   // What is below the end of a row is then known of whole parts. (Of loops and
-  // products it is kept back: their addresses would become other sums.)
+  // matmuls it is kept back: their addresses would become other sums.)
   bool straight = llvm::none_of(func.getBody().front(), [](Operation &op) {
     return op.getNumRegions() > 0;
   });

@@ -83,7 +83,7 @@ private:
   /// `shape`), a multiple of 1024: i32.
   llvm::Value *launchedShared();
   /// The parameters that are TMA descriptors.
-  llvm::SmallVector<llvm::Value *> tensorMaps();
+  llvm::SmallVector<llvm::Value *> tmaDescriptors();
 
   //===-- Clusters of programs (ClusterReduce.cpp) ------------------------===//
   mlir::LogicalResult combineTiles(tile::CombineOp op);
@@ -215,10 +215,10 @@ private:
   /// The regions' tiles are one thread's, runs of `run` elements.
   mlir::LogicalResult regionLayout(mlir::Operation *op, int64_t run);
   mlir::LogicalResult matmul(tile::MatmulOp op);
-  /// The tiles of a product with `ends`, `tileColumns` wide.
+  /// The tiles of a matmul with `ends`, `tileColumns` wide.
   mlir::LogicalResult groupedTiles(tile::MatmulOp op, unsigned tileColumns,
                                    std::optional<GroupedTileScheduler> &tiles);
-  /// The window of a product that has one.
+  /// The window of a matmul that has one.
   ImplicitGemmIndex implicitGemmIndex(tile::MatmulOp op);
   /// The region for one run of elements, from (row, column) on: i32. Its
   /// value, null without one.

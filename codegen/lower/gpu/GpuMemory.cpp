@@ -485,7 +485,7 @@ LogicalResult GpuLowering::transpose(tile::TransposeOp op) {
   uint64_t lanes = op.getType().getNumElements(), columns = op.getColumns();
   uint64_t rows = lanes / columns;
   if (columns % width || rows % width)
-    return op.emitOpError("turns rows shorter than an access of a GPU");
+    return op.emitOpError("transposes rows shorter than an access of a GPU");
   Parts source = parts(op.getInput());
   llvm::Type *part = source[0]->getType();
   llvm::Type *element = part->getScalarType();

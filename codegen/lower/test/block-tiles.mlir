@@ -2,7 +2,7 @@
 // RUN: knapper-translate --tile-to-asm --isa=x86-64-v4-amx %s | FileCheck %s --check-prefix=LOADS
 
 // Two by three tiles: six sums, a register each for A and B, and rows of A up
-// and down, so that seven loads serve six products. The tiles are configured
+// and down, so that seven loads serve six tile matmuls. The tiles are configured
 // before the first program and given back after the last; none is stored but to
 // C.
 // CHECK-LABEL: wide:
@@ -35,7 +35,7 @@ tile.func @wide(%a: !tile.buffer<bf16>, %b: !tile.buffer<bf16>, %c: !tile.buffer
   tile.return
 }
 
-// Three parts of two by two tiles: six products of parts, the smallest first;
+// Three parts of two by two tiles: six tile matmuls of parts, the smallest first;
 // of each pair of neighbours one part stays in its registers.
 // CHECK-LABEL: parts:
 // CHECK-COUNT-24: tdpbf16ps

@@ -3,13 +3,13 @@
 //   program = (batch, head, block of query rows)
 //     K is transposed into panels of `panel` keys in scratch:
 //     [T/panel][D][panel]
-//     products of the block's queries and all keys, in scratch: [rows][T]
+//     matmuls of the block's queries and all keys, in scratch: [rows][T]
 //     along each row scale, mask and softmax in place, 1 / sum kept aside
 //     the block times V in register tiles, which one epilogue takes from
 //     scratch row by row, scaled by 1 / sum
 //
 // Of a few queries the scores are sums along the rows of K, which stay where
-// they are: to transpose a key would cost more than its products.
+// they are: to transpose a key would cost more than its matmuls.
 //
 // The score block lives in the second-level cache; nothing of size S x T is
 // ever in memory. Queries, keys and values are read through their views (a
@@ -20,7 +20,7 @@
 // Of bf16, on targets that add products of pairs in one instruction, everything
 // that is multiplied stays bf16: keys in panels of pairs of D, values in pairs
 // of rows, and what the softmax leaves of scores is rounded, each row in place.
-// Where there are tile registers both products go through them (AmxMatmul.h).
+// Where there are tile registers both matmuls go through them (AmxMatmul.h).
 //
 // Parameters: rows (of a query block), panel (keys of a panel).
 

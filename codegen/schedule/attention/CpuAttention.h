@@ -1,5 +1,4 @@
-//===- CpuAttention.h - The builder of attention
-//-----------------------------===//
+//===- CpuAttention.h - The builder of attention -------------------------===//
 // Internal to CpuAttention.cpp, which says how it works, and
 // CpuAttentionScores.cpp.
 #pragma once
@@ -49,7 +48,7 @@ public:
       : e(context.emitter), b(e.builder), loc(e.location),
         target(context.target), op(op), epilogue(std::move(epilogue)),
         rows(config.rows), panel(config.panel),
-        step(target.pairProducts && isBf16(op) ? 2 : 1),
+        step(target.pairDots && isBf16(op) ? 2 : 1),
         factors(step == 2 ? mlir::Type(b.getBF16Type()) : b.getF32Type()),
         inTiles(fitsTiles(target, step, /*inRows=*/true,
                           ts::dimOf(op.getQuery(), 2).asConstant(),
@@ -101,9 +100,9 @@ private:
   ts::AttentionOp op;
   Epilogue epilogue;
   int64_t rows, panel;
-  int64_t step;       ///< elements that products take at a time
+  int64_t step;       ///< elements that matmuls take at a time
   mlir::Type factors; ///< what is multiplied
-  bool inTiles;       ///< products go through tile registers
+  bool inTiles;       ///< matmuls go through tile registers
   AttentionLayout layout;
 
   ts::Dim queries, keys, depth, width;               ///< S, T, D, E

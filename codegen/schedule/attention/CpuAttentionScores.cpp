@@ -1,4 +1,4 @@
-// The scores of a block of queries: products with keys, which are transposed
+// The scores of a block of queries: matmuls with keys, which are transposed
 // into panels, or of a few queries sums along them.
 #include "codegen/schedule/attention/CpuAttention.h"
 #include "codegen/schedule/core/LaneLoops.h"

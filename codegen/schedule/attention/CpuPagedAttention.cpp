@@ -5,7 +5,7 @@
 //     each token the query heads of the group: rows of one matrix
 //     for each block that a row sees
 //       its keys are transposed in scratch, [D][P]
-//       products of all rows with them: [rows][positions] in scratch
+//       matmuls of all rows with them: [rows][positions] in scratch
 //     along each row scale, softcap, mask and softmax, 1 / sum kept aside
 //     rows times the values, which are read where they lie, in register tiles
 //     that are carried from block to block
@@ -321,7 +321,7 @@ LogicalResult PagedAttentionBuilder::multiplyValues() {
   bool whole = width % kLanes == 0;
   auto column = [&](Value c) -> LogicalResult {
     Value valid = whole ? Value() : e.sub(e.constant(width), c);
-    auto product = [&](Value row, Value validRows, int64_t tileRows, Value) {
+    auto matmul = [&](Value row, Value validRows, int64_t tileRows, Value) {
       auto type = VectorType::get({tileRows, kLanes}, b.getF32Type());
       Value zero = arith::ConstantOp::create(
           b, loc, type,
@@ -392,7 +392,7 @@ LogicalResult PagedAttentionBuilder::multiplyValues() {
         return success();
       });
     };
-    return forRowTiles(e, rows, shape.rows, product, store);
+    return forRowTiles(e, rows, shape.rows, matmul, store);
   };
   return forEach(e, e.constant(0), e.constant(width), column, kLanes);
 }

@@ -128,7 +128,7 @@ std::optional<StridedView> keyMaskOf(ts::AttentionOp op) {
   return view;
 }
 
-/// Whether scores are more than scaled products of keys that are seen.
+/// Whether scores are more than scaled dot products of keys that are seen.
 bool changesScores(ts::AttentionOp op) {
   return (op.getMask() && !keyMaskOf(op)) ||
          op.getSoftcap().convertToDouble() > 0;
@@ -181,7 +181,7 @@ void chooseWarpgroups(ts::KernelOp kernel, const Places &places,
     return;
   bool narrow = most <= 64, wide = most > 128;
   bool widened = places.widened();
-  // Three consumers have no registers for more than scaled products.
+  // Three consumers have no registers for more than scaled dot products.
   bool three = narrow && !widened && !changesScores(op) && !op.getMask() &&
                ts::emptyRowOf(op) != ts::EmptyRow::mean;
   // What is read of a mask takes registers, too.
@@ -291,7 +291,7 @@ LogicalResult chooseGpuFlashAttention(ts::KernelOp kernel,
   return success();
 }
 
-/// The score of a run of keys: softcap and mask of their scaled products.
+/// The score of a run of keys: softcap and mask of their scaled dot products.
 static Value scoreOf(ElementEmitter &e, ts::AttentionOp op, Value mask,
                      int64_t lanes, Value score, ArrayRef<Value> rows,
                      Value key) {

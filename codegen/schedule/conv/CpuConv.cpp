@@ -1,7 +1,7 @@
 // Convolutions with channels last: implicit matmuls, no im2col.
 //
 // Of a kernel row, (window column, channel) is one consecutive run of the
-// input, so a kh x kw convolution is kh accumulated products whose A rows
+// input, so a kh x kw convolution is kh accumulated matmuls whose A rows
 // (output pixels of one image row) lie stride * C elements apart and overlap.
 //
 //   program = (image, block of output rows, block of output columns, group of
@@ -22,7 +22,7 @@
 // Of a convolution with dilated rows, or of a transposed one, a program takes a
 // phase: output rows (and columns) so far apart that they are an ordinary
 // convolution over some rows of the input, or with some taps of the window
-// (ConvWindow.h). Taps that are no run of the input are products of their own.
+// (ConvWindow.h). Taps that are no run of the input are matmuls of their own.
 //
 // The filter [kh, kw, C, F] is a constant packed in panels, or one that the
 // program packed (graph/layout/PackFilters.h); its rows are the window and
@@ -182,7 +182,7 @@ struct ConvBlock {
 
 /// As many output rows, or columns of one, as keep the input of a block within
 /// `budget` bytes.
-ConvBlock productBlock(const ConvWindow &w, int64_t budget) {
+ConvBlock matmulBlock(const ConvWindow &w, int64_t budget) {
   int64_t height = std::max<int64_t>(1, representative(w.phaseHeight())),
           width = std::max<int64_t>(1, representative(w.phaseWidth()));
   int64_t pixelBytes = *w.channels.asConstant() * w.elementBytes();
@@ -232,7 +232,7 @@ ConvBlock chooseBlock(const ConvWindow &w, const TargetDesc &target,
   knobs.tune(plan, plan.share);
   if (plan.share != 4)
     budget = budget * 4 / plan.share;
-  return productBlock(w, budget);
+  return matmulBlock(w, budget);
 }
 
 } // namespace

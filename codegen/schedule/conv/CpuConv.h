@@ -11,7 +11,7 @@ namespace knapper {
 int64_t convSumBytes(const config::ConvCpuConfig &config, const ConvWindow &w);
 /// Rows of the filter that are one run of it and of the input.
 int64_t convRun(const ConvWindow &w);
-/// Rows of the filter that a step of the product takes.
+/// Rows of the filter that a step of the matmul takes.
 int64_t convGroup(const ConvWindow &w);
 /// How long a run is in a packed panel.
 int64_t packedConvRun(const ConvWindow &w);

@@ -90,7 +90,7 @@ void ConvBuilder::Matmul::fetching() {
   fetches = !w.spreads() && all * features * bytes > c.target.l2Bytes / 4;
 }
 
-/// A product of one run of taps; `init` may be null.
+/// A matmul of one run of taps; `init` may be null.
 tile::MainloopOp ConvBuilder::Matmul::runs(VectorType type, Value a, Value from,
                                            Value valid, Value fetch,
                                            Value init) {
@@ -125,7 +125,7 @@ Value ConvBuilder::Matmul::windowRow(VectorType type, Value a, Value from,
 }
 
 /// Of a register tile: all of a phase's taps, or those of a window row
-/// (`split`). Taps that are one run are one product.
+/// (`split`). Taps that are one run are one matmul.
 Value ConvBuilder::Matmul::multiplyTaps(VectorType type, Value a, Value from,
                                         Value valid, Value fetch) {
   if (c.split || w.kh == 1)

@@ -76,7 +76,7 @@ Type sumTypeOf(const ConvWindow &w, const GroupLanes &g) {
   return Float32Type::get(context);
 }
 
-/// Groups that fill a register are left to blocked products.
+/// Groups that fill a register are left to blocked matmuls.
 bool takesLanes(const ConvWindow &w, const GroupLanes &g,
                 const TargetDesc &target) {
   return w.groups > 1 && !w.spreads() && g.each < g.lanes && g.side &&
@@ -449,7 +449,7 @@ static int64_t rowsOfBlock(const ConvWindow &w, const TargetDesc &target) {
   int64_t span = (w.kh - 1) * w.dh + 1;
   int64_t rows = std::clamp<int64_t>((most - span) / w.sh + 1, 1, height);
   rows = std::max(rows, std::min<int64_t>(height, 4));
-  // The product before, of a sixth of the channels, shares out its columns
+  // The matmul before, of a sixth of the channels, shares out its columns
   // where it has few rows (CpuMatmulChoose.cpp): then each thread keeps its
   // channels. Else it keeps its rows.
   bool few = rows >= height && height * width <= channels / 7;

@@ -1,5 +1,5 @@
 // Convolutions with windows of 3 x 3 and stride 1 by Winograd's F(2x2, 3x3):
-// sixteen products of the transformed input and filter instead of nine times
+// sixteen matmuls of the transformed input and filter instead of nine times
 // four, 2.25 times fewer multiplications.
 //
 //   tile    = 2 x 2 outputs, of which 4 x 4 inputs are read: d
@@ -10,7 +10,7 @@
 //   program = (image, block of tile rows, block of tile columns, group of
 //              panels of output channels)
 //     the input that the block needs, with its border, and V go to scratch
-//     for each panel: sixteen products to scratch, then tile by tile the four
+//     for each panel: sixteen matmuls to scratch, then tile by tile the four
 //     outputs, and one epilogue that takes them pixel by pixel
 //
 // Tiles that reach past the image compute outputs that are dropped. The sums

@@ -1,4 +1,4 @@
-// Convolutions on GPUs as products whose left side is the input, read through
+// Convolutions on GPUs as matmuls whose left side is the input, read through
 // the window: rows are output positions, the depth taps and channels, columns
 // the features of a group. No patch is laid out in memory.
 //
@@ -24,7 +24,7 @@ namespace {
 
 constexpr int64_t kLeastFeatures = 8;
 
-/// A convolution as a product. Of `matmul`'s left side the strides of rows are
+/// A convolution as a matmul. Of `matmul`'s left side the strides of rows are
 /// those of images.
 struct ImplicitGemmProblem {
   ts::ConvOp op;
@@ -61,7 +61,7 @@ std::optional<ImplicitGemmProblem> analyseConvolution(ts::KernelOp kernel) {
   Dim channels = last ? conv.filter[spatial] : conv.filter[1];
   Dim features =
       (last ? conv.filter.back() : conv.filter[0]).floorDiv(one * groups);
-  // (Of one channel in and out a tile of products would be idle but for a
+  // (Of one channel in and out a tile of matmuls would be idle but for a
   // column.)
   if ((groups > 1 || channels.isConstant(1)) &&
       representative(features) < kLeastFeatures)

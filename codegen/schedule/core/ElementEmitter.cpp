@@ -1,7 +1,7 @@
 #include "codegen/schedule/core/ElementEmitter.h"
 
 #include "codegen/math/Math.h"
-#include "codegen/schedule/core/ShallowProduct.h"
+#include "codegen/schedule/core/ShallowMatmul.h"
 #include "graph/simplify/Match.h"
 #include "ir/tensor/SymbolicValue.h"
 #include "ir/tile/GridOps.h"
@@ -328,7 +328,7 @@ Value ElementEmitter::compute(Value tensor, const Coord &coord) {
           [&](auto o) { return emitGatherElements(o, coord); })
       .Case<ts::GatherNdOp>([&](auto o) { return emitGatherNd(o, coord); })
       .Case<ts::DotOp>(
-          [&](auto o) { return emitShallowProduct(*this, o, coord); })
+          [&](auto o) { return emitShallowMatmul(*this, o, coord); })
       .Default([&](Operation *o) -> Value {
         o->emitOpError("cannot be computed element by element here");
         return {};

@@ -1,5 +1,4 @@
-//===- ElementEmitter.h - Element values of a region, on demand
-//------------------===//
+//===- ElementEmitter.h - Element values of a region, on demand -----------===//
 //
 // Pull-style code generation: `emit(tensor, coord)` gives the values of a
 // tensor of a kernel's region at a coordinate, by walking the definitions back
@@ -85,8 +84,8 @@ public:
   /// What all programs of the launch share (`Schedule::state`).
   mlir::Value stateBuffer();
 
-  /// The coordinate of the same elements after a reshape of dims `from` to
-  /// dims `to` (equal products): either way round, reshapes have no direction.
+  /// The coordinate of the same elements after a reshape of dims `from` to dims
+  /// `to`, which have as many elements. Swap them for the way back.
   Coord reshape(const Coord &coord, llvm::ArrayRef<ts::Dim> from,
                 llvm::ArrayRef<ts::Dim> to);
 
@@ -125,8 +124,9 @@ public:
     return ifElse(condition, onTrue, onFalse);
   }
 
-  /// Runs `body` with values emitted inside forgotten afterwards: needed around
-  /// every nested region (scf.for, scf.if) that the caller opens.
+  /// Runs `body`, then forgets the values emitted in it. Every nested region
+  /// (scf.for, scf.if) that the caller opens needs it: outside of the region its
+  /// values do not exist.
   template <typename Body> auto scoped(Body body) {
     scopes.emplace_back();
     struct Pop {

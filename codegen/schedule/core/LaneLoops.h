@@ -1,5 +1,4 @@
-//===- LaneLoops.h - Runs of elements in lane-sized steps, and reducing them
-//--===//
+//===- LaneLoops.h - Runs of elements by steps of lanes, and reductions ---===//
 #pragma once
 
 #include "codegen/schedule/core/ElementEmitter.h"
@@ -7,8 +6,9 @@
 
 namespace knapper {
 
-/// Lanes of the steps over a run, at most `most`: no more than a short run
-/// needs, and if there are such a number of which no step is cut.
+/// How many lanes a step over a run takes: at most `most`, and no more than a
+/// short run needs. A number that divides the run is preferred, so that no step
+/// is cut.
 int64_t lanesOver(ts::Dim run, int64_t most);
 
 /// Emits `for (i = begin; i < end; i += lanes) body(i, valid)`: whole steps in
@@ -54,15 +54,16 @@ repeatWhile(ElementEmitter &emitter, mlir::ValueRange carried,
                 body,
             llvm::LogicalResult &status);
 
-/// What leaves any other element as it is when reduced with it: a tile of
-/// `lanes` (0: a scalar) of a compute type, whose integers are without sign if
-/// `isUnsigned`.
+/// The identity of a reduction: 0 of a sum, 1 of a product, the least value of a
+/// maximum. A tile of `lanes` elements of a compute type; 0 lanes: a scalar.
+/// `isUnsigned`: its integers have no sign.
 mlir::Value neutralElement(ElementEmitter &emitter, ts::ReduceKind kind,
                            mlir::Type element, bool isUnsigned, int64_t lanes);
 /// The kind as operations of the tile dialect name it, for a compute type.
 mlir::vector::CombiningKind combiningKind(ts::ReduceKind kind,
                                           mlir::Type element, bool isUnsigned);
-/// Two tiles or scalars, element by element. A NaN stays.
+/// `a` and `x` reduced with each other element by element; both are tiles, or
+/// both scalars. A NaN in either stays.
 mlir::Value combineElements(ElementEmitter &emitter, ts::ReduceKind kind,
                             mlir::Value a, mlir::Value x, bool isUnsigned);
 

@@ -1,4 +1,4 @@
-// Products and windows as plain loops: for every tile of the result along its
+// Matmuls and windows as plain loops: for every tile of the result along its
 // last dim, the sum (or maximum) over all positions of the contracting dims or
 // the window, with every operand read through its index map. Where the last dim
 // is too short for a tile, lanes lie across all dims, each with indices of its
@@ -505,7 +505,7 @@ LogicalResult chooseLoopNest(ts::KernelOp kernel, const TargetDesc &target,
     return success(); // a blocked schedule serves every size
   Operation *hero = heroOf(kernel);
   if (!hero)
-    return kernel.emitOpError("has no product, convolution or pooling");
+    return kernel.emitOpError("has no matmul, convolution or pooling");
   SmallVector<Dim> dims = ts::dimsOf(hero->getResult(0));
   Dim one = Dim::constant(kernel.getContext(), 1);
   Dim run = dims.empty() ? one : dims.back();

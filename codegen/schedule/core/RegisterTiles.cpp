@@ -20,7 +20,7 @@ RegisterTile registerTile(const TargetDesc &target, int64_t panel) {
 
 RegisterTile groupTile(const TargetDesc &target, int64_t panel, int64_t group) {
   RegisterTile tile = registerTile(target, panel);
-  if (group == 1 || (group == 4 ? target.byteProducts : target.pairProducts))
+  if (group == 1 || (group == 4 ? target.byteDots : target.pairDots))
     return tile;
   int64_t vectors = std::max<int64_t>(1, tile.width / target.lanes(DType::f32));
   int64_t others = 2 * vectors + 4; // B, A, two products

@@ -1,5 +1,4 @@
-//===- RegisterTiles.h - Register tiles over the rows of a block
-//---------------===//
+//===- RegisterTiles.h - Register tiles over the rows of a block ---------===//
 #pragma once
 
 #include "codegen/TargetDesc.h"
@@ -15,7 +14,7 @@ struct RegisterTile {
 /// Rows x columns accumulators, one row of B and one broadcast fit the vector
 /// registers. `panel` is a multiple of 16.
 RegisterTile registerTile(const TargetDesc &target, int64_t panel);
-/// The same for products in groups (four of bytes, two of bf16): where they are
+/// The same for matmuls in groups (four of bytes, two of bf16): where they are
 /// not added in one instruction, a row of B and an element of A take two
 /// registers each.
 RegisterTile groupTile(const TargetDesc &target, int64_t panel, int64_t group);

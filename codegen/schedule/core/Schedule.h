@@ -83,7 +83,7 @@ struct Schedule {
   ts::Dim grid;    ///< number of programs
   ts::Dim grain;   ///< least number of programs worth a thread
   ts::Dim scratch; ///< bytes of scratch a worker needs
-  /// Elements of K that one step of its products takes: 4 bytes, 2 bf16;
+  /// Elements of K that one step of its matmuls takes: 4 bytes, 2 bf16;
   /// kSplitGroup: float32 in parts of bf16. A target that `extends` another
   /// differs from it in these steps alone.
   int64_t group = 1;

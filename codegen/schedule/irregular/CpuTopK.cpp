@@ -43,7 +43,7 @@ constexpr int64_t longestList = 1024;
 constexpr int64_t shortLine = 256, fewOfLine = 96, shareOfFew = 12;
 /// Lanes in turns: of more than half of as many elements the list is too long,
 /// and shorter lines are sorted whole in less time.
-constexpr int64_t mostLanes = 1024, leastTurns = 4;
+constexpr int64_t mostLanes = 1024, leastIterations = 4;
 
 /// Of keys and of places each: a register of elements more than the line.
 Dim listBytes(Dim length) { return length * 8 + 64 * 8; }
@@ -94,7 +94,8 @@ LogicalResult chooseCpuTopK(ts::KernelOp kernel, const TargetDesc &target,
     int64_t lanes = std::max<int64_t>(least, llvm::PowerOf2Ceil(2 * *wanted));
     if (lanes <= most)
       offer(lanes, lanes, {});
-    else if (lanes <= mostLanes && elements && *elements >= leastTurns * lanes)
+    else if (lanes <= mostLanes && elements &&
+             *elements >= leastIterations * lanes)
       offer(lanes, most, {});
     return success();
   }
@@ -104,8 +105,8 @@ LogicalResult chooseCpuTopK(ts::KernelOp kernel, const TargetDesc &target,
   if (most < mostLanes) {
     Conditions more;
     more.require(k, ts::ComparePredicate::le, mostLanes / 2);
-    more.require(length, ts::ComparePredicate::ge, leastTurns * mostLanes);
-    if (!elements || *elements >= leastTurns * mostLanes)
+    more.require(length, ts::ComparePredicate::ge, leastIterations * mostLanes);
+    if (!elements || *elements >= leastIterations * mostLanes)
       offer(mostLanes, most, more.guard);
   }
   return success();
@@ -179,7 +180,7 @@ private:
   LogicalResult listAll(const Coord &line);
   /// The key that the elements asked for reach.
   Value bound(const Coord &line);
-  Value boundOfTurns(const Coord &line);
+  Value boundOfIterations(const Coord &line);
   /// Of the elements from `i` on, `held` each `lanes`, the best of each place.
   Value bestFrom(const Coord &line, Value i);
   /// How many are listed.
@@ -267,9 +268,10 @@ Value TopKCpu::bestFrom(const Coord &line, Value i) {
         return better(at, Value(), carried[0]);
       },
       status, lanes)[0];
-  // The tile that the line's end cuts, if it is of this turn.
-  Value turns = e.div(e.add(e.sub(whole, i), e.sub(step, e.constant(1))), step);
-  Value rest = e.add(i, e.mul(turns, step));
+  // The tile that the line's end cuts, if it is of this iteration.
+  Value iterations =
+      e.div(e.add(e.sub(whole, i), e.sub(step, e.constant(1))), step);
+  Value rest = e.add(i, e.mul(iterations, step));
   best = forEach(
       e, rest, e.max(rest, n), ValueRange{best},
       [&](Value at, ValueRange carried) {
@@ -279,7 +281,7 @@ Value TopKCpu::bestFrom(const Coord &line, Value i) {
   return failed(status) ? Value() : best;
 }
 
-Value TopKCpu::boundOfTurns(const Coord &line) {
+Value TopKCpu::boundOfIterations(const Coord &line) {
   if (failed(forEach(
           e, e.constant(0), e.constant(lanes),
           [&](Value i) -> LogicalResult {
@@ -451,7 +453,7 @@ LogicalResult TopKCpu::build(const Coord &line) {
   if (!lanes)
     return failure(failed(listAll(line)) || failed(rank(n)) ||
                    failed(finish(line, n)));
-  Value key = lanes == held ? bound(line) : boundOfTurns(line);
+  Value key = lanes == held ? bound(line) : boundOfIterations(line);
   Value listed = key ? listReaching(line, key) : Value();
   if (!listed)
     return failure();

@@ -37,13 +37,13 @@ int64_t runOf(int64_t units) { return units % 4 ? 1 : 4; }
 
 /// What the choice depends on.
 struct Cell {
-  int64_t units = 0, products = 0, states = 0, inputs = 0;
-  int64_t multiplied = 0; ///< states that products read
+  int64_t units = 0, matmuls = 0, states = 0, inputs = 0;
+  int64_t multiplied = 0; ///< states that matmuls read
   int64_t rows = 0;       ///< of the batch
   bool narrow = false;    ///< all weights are of one type of 16 bits
 };
 
-/// What a step needs of the sequences and weights besides the products: values
+/// What a step needs of the sequences and weights besides the matmuls: values
 /// that depend on no state and are read by some that do, or left as they are.
 SmallVector<Value> inputsOf(ts::RecurrenceOp op) {
   llvm::DenseSet<Value> dependent = ts::dependentValues(op);
@@ -75,8 +75,8 @@ std::optional<double> cyclesOf(const Cell &cell, const config::Limits &limits,
           config::kStaticSharedBytes)
     return std::nullopt;
   int64_t runs = config.runsOf(cell.units, run);
-  int64_t weights = cell.products * runs * run;
-  int64_t registers = config.rows * cell.products + cell.states +
+  int64_t weights = cell.matmuls * runs * run;
+  int64_t registers = config.rows * cell.matmuls + cell.states +
                       2 * cell.inputs + otherRegisters;
   registers += config.packed
                    ? weights / 2 + 3 * run * config.rows + unpackRegisters
@@ -98,7 +98,7 @@ std::optional<double> cyclesOf(const Cell &cell, const config::Limits &limits,
   double add = 0;
   for (int64_t rows = config.rows, left = config.slices; left > 1; left /= 2) {
     rows = std::max<int64_t>(rows / 2, 1);
-    add += 2 * warps * double(rows * cell.products);
+    add += 2 * warps * double(rows * cell.matmuls);
   }
   // Latencies: the chain of FMAs and reads, shuffles, the cell, the barrier.
   double latency =
@@ -150,8 +150,8 @@ std::optional<Cell> cellOf(ts::RecurrenceOp op) {
   };
   if (!llvm::all_of(op.getStates(), isComputedInF32))
     return std::nullopt;
-  SmallVector<ts::DotOp> products = op.products();
-  for (ts::DotOp dot : products)
+  SmallVector<ts::DotOp> matmuls = op.matmuls();
+  for (ts::DotOp dot : matmuls)
     if (!llvm::is_contained(op.weightArguments(), dot.getRhs()) ||
         !isComputedInF32(dot.getRhs()) || !isComputedInF32(dot.getResult()))
       return std::nullopt;
@@ -163,20 +163,20 @@ std::optional<Cell> cellOf(ts::RecurrenceOp op) {
     if (ts::dimsOf(input) != dims ||
         !(isComputedInF32(input) || isa<IntegerType>(ts::elementTypeOf(input))))
       return std::nullopt;
-  if (products.empty())
+  if (matmuls.empty())
     return std::nullopt;
   Cell cell;
   cell.units = *units;
-  cell.products = int64_t(products.size());
+  cell.matmuls = int64_t(matmuls.size());
   cell.states = int64_t(op.getStates().size());
   llvm::SmallDenseSet<Value> multiplied;
-  for (ts::DotOp dot : products)
+  for (ts::DotOp dot : matmuls)
     multiplied.insert(dot.getLhs());
   cell.multiplied = int64_t(multiplied.size());
   cell.inputs = int64_t(inputs.size());
   cell.rows = std::max<int64_t>(representative(dims[0]), 1);
-  Type weight = ts::elementTypeOf(products[0].getRhs());
-  cell.narrow = !weight.isF32() && llvm::all_of(products, [&](ts::DotOp dot) {
+  Type weight = ts::elementTypeOf(matmuls[0].getRhs());
+  cell.narrow = !weight.isF32() && llvm::all_of(matmuls, [&](ts::DotOp dot) {
     return ts::elementTypeOf(dot.getRhs()) == weight;
   });
   return cell;
@@ -226,12 +226,12 @@ struct RecurrenceBuilder {
   OpBuilder &b = e.builder;
   Location loc = e.location;
   ts::RecurrenceOp op = firstOp<ts::RecurrenceOp>(context.kernel);
-  SmallVector<ts::DotOp> products = op.products();
+  SmallVector<ts::DotOp> matmuls = op.matmuls();
   SmallVector<Value> inputs = inputsOf(op);
   Dim steps = Dim(op.getSteps());
   // Of the region that is being built.
   Value step = {};
-  llvm::DenseMap<Value, Value> known{}; ///< states, products, inputs
+  llvm::DenseMap<Value, Value> known{}; ///< states, matmuls, inputs
 
   Type f32 = b.getF32Type();
 
@@ -322,7 +322,7 @@ LogicalResult RecurrenceBuilder::weights(Region &into) {
   int64_t run = runOf(*ts::dimOf(op.getStates()[0], 1).asConstant());
   auto body = [&](Arguments arguments) -> FailureOr<SmallVector<Value>> {
     SmallVector<Value> values;
-    for (ts::DotOp dot : products) {
+    for (ts::DotOp dot : matmuls) {
       Coord coord;
       coord.lanes = run > 1 ? run : 0;
       coord.dims.resize(2);
@@ -383,18 +383,18 @@ void RecurrenceBuilder::store(unsigned result, Value value, Coord coord) {
 LogicalResult RecurrenceBuilder::update(Region &into,
                                         ArrayRef<Type> inputTypes) {
   size_t states = op.getStates().size();
-  SmallVector<Type> types(products.size() + states, f32);
+  SmallVector<Type> types(matmuls.size() + states, f32);
   llvm::append_range(types, inputTypes);
   auto body = [&](Arguments arguments) -> FailureOr<SmallVector<Value>> {
     step = arguments[0];
     Coord coord = at(arguments[1], arguments[2]);
     auto values = arguments.drop_front(3);
-    for (auto [i, dot] : llvm::enumerate(products))
+    for (auto [i, dot] : llvm::enumerate(matmuls))
       known[dot.getResult()] = values[i];
     for (auto [i, state] : llvm::enumerate(op.stateArguments()))
-      known[state] = values[products.size() + i];
+      known[state] = values[matmuls.size() + i];
     for (auto [i, input] : llvm::enumerate(inputs)) {
-      Value value = values[products.size() + states + i];
+      Value value = values[matmuls.size() + states + i];
       if (value.getType().isF16() || value.getType().isBF16())
         value = arith::ExtFOp::create(b, loc, f32, value);
       known[input] = value;
@@ -422,7 +422,7 @@ LogicalResult RecurrenceBuilder::last(Region &into) {
 
 LogicalResult RecurrenceBuilder::build() {
   SmallVector<int64_t> sources;
-  for (ts::DotOp dot : products)
+  for (ts::DotOp dot : matmuls)
     sources.push_back(cast<BlockArgument>(dot.getLhs()).getArgNumber());
   SmallVector<Dim> dims = ts::dimsOf(op.getStates()[0]);
   auto made = tile::RecurrenceOp::create(

@@ -18,7 +18,7 @@ RegisterTile blockTile(int64_t panel) {
 
 bool fitsTiles(const TargetDesc &target, int64_t group, bool inRows,
                std::optional<int64_t> rows, std::optional<int64_t> depth) {
-  return target.tileProducts && group > 1 && inRows &&
+  return target.tileMatmuls && group > 1 && inRows &&
          (!rows || *rows >= kLeastRows) &&
          (!depth || *depth >= kTileGroups * group);
 }

@@ -1,14 +1,14 @@
-//===- AmxMatmul.h - Products in tile registers ---------------------------===//
+//===- AmxMatmul.h - Matmuls in tile registers ----------------------------===//
 #pragma once
 
 #include "codegen/schedule/core/RegisterTiles.h"
 
 namespace knapper {
 
-/// A register tile over a panel where products go through tile registers.
+/// A register tile over a panel where matmuls go through tile registers.
 RegisterTile blockTile(int64_t panel);
 
-/// Whether these products can: in groups, rows of A consecutive in K (`inRows`)
+/// Whether these matmuls can: in groups, rows of A consecutive in K (`inRows`)
 /// and long enough to fill a tile, and enough rows. Sizes that are not known
 /// are taken to be large.
 bool fitsTiles(const TargetDesc &target, int64_t group, bool inRows,

@@ -27,7 +27,7 @@ static int64_t rowElements(const SplitShape &shape) {
 }
 static int64_t lines(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
-// By what two Sapphire Rapids cores took: six products 1.75 times the speed of
+// By what two Sapphire Rapids cores took: six matmuls 1.75 times the speed of
 // FMAs (1.4 with B from memory), and to split an element as long as 24
 // FMAs of it, more where it comes from memory.
 static constexpr double kSplitCost = 24;

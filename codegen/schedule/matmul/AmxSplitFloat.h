@@ -1,10 +1,9 @@
-//===- AmxSplitFloat.h - Products of float32 in tile registers
-//--------------===//
+//===- AmxSplitFloat.h - Matmuls of float32 in tile registers ------------===//
 //
 // A float32 is the sum of three bf16 (of which it has the 24 bits), and a
-// product the sum of those six products of parts that are not far below its
+// matmul the sum of those six matmuls of parts that are not far below its
 // last bit: no less exact than a loop of fused FMAs, since each 32 of
-// K are rounded less often. Of two parts and three products the error is about
+// K are rounded less often. Of two parts and three matmuls the error is about
 // 1e-5 (Henry, Tang and Heinecke, Leveraging the bfloat16 Artificial
 // Intelligence Datatype For Higher-Precision Computations, 2019). Both sides
 // are split into scratch as they come; what is summed over at most kChunk of K
@@ -25,7 +24,7 @@
 
 namespace knapper {
 
-/// A product in parts.
+/// A matmul in parts.
 struct SplitShape {
   int64_t parts; ///< 2 or 3
   int64_t panel; ///< columns of B at a time
@@ -56,7 +55,7 @@ public:
                                  mlir::Value ldb);
   /// Rows row .. row + valid - 1 of those that were split, at most blockTile's,
   /// times the panel, to the start of `sums`, [rows][panel]. `again(i)` puts
-  /// the float32 product of row `row + i` there instead. Columns at or past
+  /// the float32 matmul of row `row + i` there instead. Columns at or past
   /// `validColumns` (null: none) are of no account.
   llvm::LogicalResult
   multiply(mlir::Value row, mlir::Value valid, mlir::Value validColumns,

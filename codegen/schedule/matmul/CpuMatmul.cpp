@@ -23,8 +23,8 @@
 // targets that add products of pairs in one instruction, and read as any other
 // elsewhere.
 //
-// Where there are tile registers products of float32 may go through them as
-// well, as sums of products of bf16 (AmxSplitFloat.h): a program splits its
+// Where there are tile registers matmuls of float32 may go through them as
+// well, as sums of matmuls of bf16 (AmxSplitFloat.h): a program splits its
 // panel, and its rows if the program before it in the call had others.
 //
 // Scaled integers (ts.scaled_dot) are packed as they are. Small register tiles
@@ -40,7 +40,7 @@
 // reads panels of its own, of many each keeps to rows of its own.
 //
 // Parameters: panel, rows (of a block, at most), blocks (at least, of many
-// rows), parts (of a panel, of few rows), split (into so many bf16: products of
+// rows), parts (of a panel, of few rows), split (into so many bf16: matmuls of
 // float32 through tile registers, on targets that have them; 0: not).
 #include "codegen/schedule/core/LaneLoops.h"
 #include "codegen/schedule/core/Schedules.h"
@@ -53,7 +53,7 @@ namespace knapper {
 
 using ts::Dim;
 
-/// A product with the integers as they are packed: over whole groups, then over
+/// A matmul with the integers as they are packed: over whole groups, then over
 /// what is left of K.
 Value MatmulBuilder::scaledMainloop(VectorType type, Value aOffset, Value valid,
                                     int64_t shift, Value fetch) {
@@ -172,7 +172,7 @@ LogicalResult MatmulBuilder::tileBlock(Value row, Value valid, Value share) {
   return success();
 }
 
-/// All rows of the program as sums of products of bf16.
+/// All rows of the program as sums of matmuls of bf16.
 LogicalResult MatmulBuilder::bySplitBlocks(Value rows, Value key) {
   Location loc = e.location;
   int64_t depth = *matmul.lhs.contract.asConstant();
@@ -443,7 +443,7 @@ LogicalResult MatmulBuilder::multiply(Value rows, Value tilesBefore,
 LogicalResult buildCpuMatmul(BuildContext &context) {
   std::optional<MatmulProblem> matmul = analyseMatmul(context.kernel);
   if (!matmul)
-    return context.kernel.emitOpError("is no product that this schedule knows");
+    return context.kernel.emitOpError("is no matmul that this schedule knows");
   FailureOr<Epilogue> epilogue =
       Epilogue::create(context.kernel, matmul->result);
   if (failed(epilogue))

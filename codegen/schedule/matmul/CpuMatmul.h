@@ -1,5 +1,4 @@
-//===- CpuMatmul.h - What choosing and building matmuls share
-//--------===//
+//===- CpuMatmul.h - What choosing and building matmuls share ------------===//
 #pragma once
 
 #include "codegen/schedule/core/ConfigOf.h"
@@ -45,7 +44,7 @@ constexpr int64_t panelBytes(int64_t depth, int64_t panel) {
   return (depth + kRowsPastPanel) * panel * 4 + 64;
 }
 
-/// How the rows of a product are cut. Programs are numbered block by block,
+/// How the rows of a matmul are cut. Programs are numbered block by block,
 /// within a block panel by panel, of a panel part by part.
 struct RowSplit {
   ts::Dim blocks, parts;
@@ -54,7 +53,7 @@ struct RowSplit {
 /// As a configuration has it.
 RowSplit splitOf(const MatmulProblem &matmul, const MatmulCpuConfig &config);
 
-/// A program's product in parts of bf16, where this target has those and the
+/// A program's matmul in parts of bf16, where this target has those and the
 /// configuration takes them.
 std::optional<SplitShape> splitShape(const MatmulCpuConfig &config,
                                      const TargetDesc &target,

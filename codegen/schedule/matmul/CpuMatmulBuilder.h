@@ -1,5 +1,4 @@
-//===- CpuMatmulBuilder.h - The builder of matmuls
-//-------------------===//
+//===- CpuMatmulBuilder.h - The builder of matmuls -----------------------===//
 // Internal to CpuMatmul.cpp, which says how a program is built, and
 // CpuMatmulPanel.cpp.
 #pragma once
@@ -20,8 +19,8 @@ public:
         matmul(std::move(matmul)), epilogue(std::move(epilogue)),
         panel(config.panel), blockRows(config.rows),
         split(splitOf(this->matmul, config)),
-        step(this->matmul.packed || target.pairProducts ? dotGroup(this->matmul)
-                                                        : 1),
+        step(this->matmul.packed || target.pairDots ? dotGroup(this->matmul)
+                                                    : 1),
         sums(this->matmul.bytes ? mlir::Type(b.getI32Type()) : b.getF32Type()),
         inTiles(!this->matmul.group &&
                 fitsTiles(target, step,
@@ -51,7 +50,7 @@ private:
                                     llvm::function_ref<mlir::Value()> rowsKey);
   llvm::LogicalResult gatherPanel();
   llvm::LogicalResult copyRows(mlir::Value rows);
-  llvm::LogicalResult turnPanel(mlir::Value source, mlir::Value base);
+  llvm::LogicalResult transposePanel(mlir::Value source, mlir::Value base);
   void tile(mlir::Value row, mlir::Value valid, int64_t tileRows,
             mlir::Value share);
   llvm::LogicalResult tileBlock(mlir::Value row, mlir::Value valid,
@@ -77,7 +76,7 @@ private:
   RowSplit split;
   int64_t step;    ///< of K, whose elements of a column lie together in B
   mlir::Type sums; ///< element type of the accumulators
-  bool inTiles;    ///< products go through tile registers
+  bool inTiles;    ///< matmuls go through tile registers
   /// Of float32 through tile registers as well, where a program has the rows.
   std::optional<SplitShape> inParts;
   RegisterTile shape;

@@ -79,13 +79,13 @@ static void choosePanel(const MatmulProblem &matmul, int64_t runDivisor,
              [&](int64_t panel) { return keepsRuns(panel, runDivisor); });
 }
 
-/// Whether SplitBlocks can have these products.
+/// Whether SplitBlocks can have these matmuls.
 static bool canSplit(const TargetDesc &target, const MatmulProblem &matmul) {
   auto isF32 = [](const MatmulOperand &side) {
     return ts::elementTypeOf(side.base).isF32();
   };
   std::optional<int64_t> depth = matmul.lhs.contract.asConstant();
-  return target.tileProducts && !matmul.group && !matmul.ends &&
+  return target.tileMatmuls && !matmul.group && !matmul.ends &&
          isF32(matmul.lhs) && isF32(matmul.rhs) &&
          matmul.lhs.contractStride.isConstant(1) && depth && *depth >= 32;
 }

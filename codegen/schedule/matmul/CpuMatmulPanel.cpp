@@ -102,7 +102,7 @@ LogicalResult MatmulBuilder::copyRows(Value rows) {
 
 /// The same of columns that lie consecutive along K: square blocks of it are
 /// transposed in registers. Rows past the last are written as well.
-LogicalResult MatmulBuilder::turnPanel(Value source, Value base) {
+LogicalResult MatmulBuilder::transposePanel(Value source, Value base) {
   Location loc = e.location;
   int64_t size = target.lanes(DType::f32);
   Dim contract = matmul.rhs.contract;
@@ -151,14 +151,14 @@ LogicalResult MatmulBuilder::gatherPanel() {
   bool consecutive = matmul.rhs.freeStride.isConstant(1);
   Type element = cast<tile::BufferType>(source.getType()).getElementType();
   auto type = VectorType::get(panel, element);
-  bool turns = matmul.rhs.contractStride.isConstant(1) && step == 1;
+  bool transposes = matmul.rhs.contractStride.isConstant(1) && step == 1;
   bBuffer =
       tile::ScratchOp::create(b, loc, tile::BufferType::get(element),
                               e.constant(accumulatorBytes(inTiles || inParts)));
   bBase = e.constant(0);
   ldb = e.constant(step * panel);
-  if (!consecutive && turns)
-    return turnPanel(source, base);
+  if (!consecutive && transposes)
+    return transposePanel(source, base);
   auto row = [&](Value k, Value valid) -> Value {
     Value at = e.add(base, e.mul(k, stride));
     if (consecutive)

@@ -1,5 +1,5 @@
 // Matmuls on GPUs: one `tile.matmul` a kernel, its region what the
-// kernel computes of the product's elements. Which way and in which blocks:
+// kernel computes of the matmul's elements. Which way and in which blocks:
 // GpuMatmulChoose.cpp.
 //
 // Parameters: those of MatmulGpuSchedule (ir/config/MatmulGpuConfig.h).
@@ -189,7 +189,7 @@ LogicalResult buildGpuMatmul(BuildContext &context) {
   Location loc = e.location;
   std::optional<MatmulProblem> matmul = analyseMatmul(context.kernel);
   if (!matmul)
-    return context.kernel.emitOpError("is no product that this schedule knows");
+    return context.kernel.emitOpError("is no matmul that this schedule knows");
   FailureOr<Epilogue> epilogue =
       Epilogue::create(context.kernel, matmul->result);
   if (failed(epilogue))

@@ -1,4 +1,4 @@
-// What schedules of products on GPUs share: those of matrices and those of
+// What schedules of matmuls on GPUs share: those of matrices and those of
 // convolutions, whose left side is read through a window.
 #pragma once
 
@@ -25,7 +25,7 @@ Outer outerOf(const MatmulProblem &matmul);
 ts::Dim programsOf(const MatmulProblem &matmul, const Outer &outer,
                    int64_t rows, int64_t columns);
 
-/// What the blocks of this product depend on, in representative sizes.
+/// What the blocks of this matmul depend on, in representative sizes.
 GpuMatmulProblem problemOf(const MatmulProblem &matmul, const Outer &outer,
                            int64_t rows, const TargetDesc &target);
 
@@ -49,7 +49,7 @@ int64_t runOf(const MatmulProblem &matmul, const Epilogue &epilogue,
               int64_t most);
 
 /// Whether the result is one dense tensor of 16-bit elements whose places are
-/// the product's: blocks then leave through shared memory.
+/// the matmul's: blocks then leave through shared memory.
 bool leavesByBlocks(ts::KernelOp kernel, const Epilogue &epilogue);
 
 /// What the blocks decide; the rest as it is by default.

@@ -10,7 +10,7 @@
 // (mma.sync) on other GPUs, where one dim of each operand is contiguous. By
 // FMAs of f32 for all else.
 //
-// f32 goes the ways of f16 only where the product may round it to tf32: by
+// f32 goes the ways of f16 only where the matmul may round it to tf32: by
 // warpgroups where both depths are contiguous, since the unit transposes
 // elements of 16 bits alone; else by warps, on Hopper too.
 #include "codegen/schedule/core/ElementEmitter.h"
@@ -33,7 +33,7 @@ bool allowsTf32(const MatmulProblem &matmul) {
          op->hasAttr("ts.tf32");
 }
 
-/// Rows up to which a product takes the time of reading B, multiplied by
+/// Rows up to which a matmul takes the time of reading B, multiplied by
 /// whatever unit: of a large B less than of a small one, where warpgroups'
 /// first copies take longer than all of it.
 int64_t mostGemvRows(const MatmulProblem &matmul, const TargetDesc &target) {
@@ -47,9 +47,9 @@ int64_t mostGemvRows(const MatmulProblem &matmul, const TargetDesc &target) {
              : few;
 }
 
-/// Appends schedules for few rows or few columns, if any serves this product,
+/// Appends schedules for few rows or few columns, if any serves this matmul,
 /// that read `lanes` elements at once. Returns whether they read all layouts
-/// that the product's symbols allow.
+/// that the matmul's symbols allow.
 bool chooseGemvAccess(const MatmulProblem &matmul, const TargetDesc &target,
                       int64_t lanes, SmallVectorImpl<Schedule> &schedules) {
   int64_t most = mostGemvRows(matmul, target);
@@ -109,7 +109,7 @@ bool chooseGemvAccess(const MatmulProblem &matmul, const TargetDesc &target,
   return added && conditions.guard.terms.empty();
 }
 
-/// Appends schedules for few rows or few columns, if any serves this product:
+/// Appends schedules for few rows or few columns, if any serves this matmul:
 /// by the widest accesses, then by those that reach every size.
 void chooseGemv(const MatmulProblem &matmul, const TargetDesc &target,
                 SmallVectorImpl<Schedule> &schedules) {
@@ -129,7 +129,7 @@ void chooseGemv(const MatmulProblem &matmul, const TargetDesc &target,
   }
 }
 
-/// What a kernel computes of each element after the product.
+/// What a kernel computes of each element after the matmul.
 int64_t operationsOf(ts::KernelOp kernel) {
   int64_t operations = 0;
   for (auto op : kernel.getBody().front().getOps<ts::ElementwiseOpInterface>())
@@ -152,7 +152,7 @@ bool endsColumns(ts::KernelOp kernel, const MatmulProblem &matmul) {
       });
 }
 
-/// Appends schedules by warpgroups, if any serves this product.
+/// Appends schedules by warpgroups, if any serves this matmul.
 void chooseWgmma(ts::KernelOp kernel, const MatmulProblem &matmul,
                  const Epilogue &epilogue, const TargetDesc &target,
                  SmallVectorImpl<Schedule> &schedules) {
@@ -167,7 +167,7 @@ void chooseWgmma(ts::KernelOp kernel, const MatmulProblem &matmul,
   Conditions conditions;
   auto a = mapSide(matmul.lhs, outer.sizes, outer.aStrides, conditions);
   auto b = mapSide(matmul.rhs, outer.sizes, outer.bStrides, conditions);
-  // Products of tf32 read both sides by depth only.
+  // Matmuls of tf32 read both sides by depth only.
   if (!a || !b || (tf32 && !(a->depthFirst && b->depthFirst)))
     return;
   Dim m = matmul.lhs.free, n = matmul.rhs.free, k = matmul.lhs.contract;
@@ -308,7 +308,7 @@ void chooseStaged(ts::KernelOp kernel, const MatmulProblem &matmul,
     add(representative(lhs.free), conditions.guard);
 }
 
-/// Appends schedules by warps, if they serve this product: with one dim of each
+/// Appends schedules by warps, if they serve this matmul: with one dim of each
 /// side contiguous. Where a side's lines start at multiples of 16 bytes, they
 /// are copied.
 void chooseMmaSync(const MatmulProblem &matmul, const Epilogue &epilogue,
@@ -399,7 +399,7 @@ LogicalResult chooseGpuMatmul(ts::KernelOp kernel, const TargetDesc &target,
     chooseWgmma(kernel, *matmul, *epilogue, target, schedules);
   if (open() && !matmul->ends)
     chooseStaged(kernel, *matmul, *epilogue, target, schedules);
-  // (What warpgroups carry is any product with a depth.)
+  // (What warpgroups carry is any matmul with a depth.)
   if (open() && !matmul->ends && (!target.wgmma || allowsTf32(*matmul)))
     chooseMmaSync(*matmul, *epilogue, target, schedules);
   if (open())

@@ -129,7 +129,7 @@ bool possible(const GpuTileShape &b, const GpuMatmulProblem &p) {
   if (p.grouped && (b.clusterRows > 1 || b.cluster() > 2 || b.split > 1 ||
                     !b.epilogueChunks))
     return false;
-  // In place of rows that are not copied, products read what follows.
+  // In place of rows that are not copied, wgmmas read what follows.
   if (b.rows > b.aRows + b.columns + resultLines(b, p))
     return false;
   if (!b.epilogueChunks &&
@@ -142,14 +142,14 @@ bool possible(const GpuTileShape &b, const GpuMatmulProblem &p) {
          b.rows * b.columns * 4 <= b.stages * (b.aRows + b.columns) * kLine;
 }
 
-/// Of products whose left side one gathers, with constants of their own: they
+/// Of matmuls whose left side one gathers, with constants of their own: they
 /// were fitted to convolutions, one measured beside the other.
 double gatheredCycles(const GpuTileShape &b, const GpuMatmulProblem &p) {
   constexpr config::GatheredTimes times = config::kH200Gathered;
   int64_t blocks = p.batch * ceil(p.m, b.rows) * ceil(p.n, b.columns) * b.split;
   double copies =
       std::max(b.aRows * times.gathered, (b.aRows + b.columns) * times.receive);
-  // Of 64 rows products read (64 + columns) lines for 2 * columns of work.
+  // Of 64 rows wgmmas read (64 + columns) lines for 2 * columns of work.
   constexpr double widest = (64 + 256) / 512.0;
   double matrix =
       b.rows * b.columns / 32.0 * times.matrix *
@@ -216,7 +216,7 @@ double modelledCycles(const GpuTileShape &b, const GpuMatmulProblem &problem) {
   }
   // Tiles that an SM really holds.
   double held = std::clamp(blocks / double(atOnce), 1.0, double(b.ctasPerSm));
-  // Products read (64 + columns) lines of shared memory for 64 rows, two a
+  // Wgmmas read (64 + columns) lines of shared memory for 64 rows, two a
   // cycle; of few columns that takes longer than multiplying.
   double matrix =
       std::max<double>(b.rows * b.columns / 32.0,
@@ -309,7 +309,7 @@ GpuTileShape chooseTileShape(const GpuMatmulProblem &problem) {
     if (p.mostRows && *p.mostRows < r.rows && !p.aTransposed && !p.staged) {
       blocks.aRows = llvm::alignTo(std::max<int64_t>(1, *p.mostRows), 8);
       if (!p.stores && blocks.aRows + columns < r.rows)
-        blocks.aRows = r.rows; // what products would read is not there
+        blocks.aRows = r.rows; // what wgmmas would read is not there
     }
     for (blocks.split = 1; blocks.split <= 8; ++blocks.split) {
       if (p.staged) {
@@ -401,11 +401,10 @@ MmaSyncTileShape chooseMmaSyncTileShape(const GpuMatmulProblem &p,
     if (b.stages < 3)
       continue;
     int64_t ctasPerSm = sharedBytes / (b.stages * bytes + blockShared);
-    double step =
-        std::max(b.rows * b.columns * double(depth) /
-                     (times.products * 2 / elementBytes),
-                 (b.warps * (ownRows + ownColumns) + b.rows + b.columns) *
-                     times.sharedLine);
+    double step = std::max(
+        b.rows * b.columns * double(depth) / (times.macs * 2 / elementBytes),
+        (b.warps * (ownRows + ownColumns) + b.rows + b.columns) *
+            times.sharedLine);
     // With few warps what each waits for is not hidden.
     if (b.warps * ctasPerSm < 8)
       step *= 1.5;

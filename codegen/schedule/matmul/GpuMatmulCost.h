@@ -1,4 +1,4 @@
-// How a product on a GPU's warpgroups is cut into blocks: what there is to
+// How a matmul on a GPU's warpgroups is cut into blocks: what there is to
 // choose from, and a model of the time each choice takes.
 #pragma once
 
@@ -10,7 +10,7 @@ namespace knapper {
 
 /// One way to cut the result into blocks. Depth 64 a step; with ping-pong each
 /// of the two warpgroups has a block of its own and one's epilogue runs under
-/// the other's products.
+/// the other's matmuls.
 struct GpuTileShape {
   int64_t rows, columns, stages, consumers, pingpong;
   int64_t split = 1;     ///< blocks of a cluster that share a depth
@@ -49,7 +49,7 @@ struct GpuMatmulProblem {
   bool swaps = false;    ///< the sides may change places
   bool grouped = false;  ///< CTAs of a cluster share rows alone
   bool gathered = false; ///< A by a warpgroup's accesses, through a window
-  /// What the kernel computes of each element after the product.
+  /// What the kernel computes of each element after the matmul.
   int64_t operations = 0;
 
   int64_t sms() const { return machine.cores; }
@@ -58,7 +58,7 @@ struct GpuMatmulProblem {
 /// The blocks with the least modelled time.
 GpuTileShape chooseTileShape(const GpuMatmulProblem &problem);
 
-/// One way to cut a product that warps multiply (mma.sync), a block a program.
+/// One way to cut a matmul that warps multiply (mma.sync), a block a program.
 struct MmaSyncTileShape {
   int64_t rows, columns, warps;
   int64_t warpRows; ///< warps that share a block's rows

@@ -1,6 +1,6 @@
-// Products with packed integers (ts.packed_dot) on GPUs: one
+// Matmuls with packed integers (ts.packed_dot) on GPUs: one
 // `tile.packed_matmul` a kernel, its region what the kernel computes of the
-// product's elements. The integers are read once for all rows of a CTA and
+// matmul's elements. The integers are read once for all rows of a CTA and
 // become floats in registers.
 //
 //   few rows     the warps of a CTA share out the depth of 16 columns: what
@@ -54,7 +54,7 @@ LogicalResult chooseGpuPackedMatmul(ts::KernelOp kernel, const TargetDesc &,
                                     SmallVectorImpl<Schedule> &schedules) {
   ts::PackedDotOp op = firstOp<ts::PackedDotOp>(kernel);
   if (!op)
-    return success(); // another product
+    return success(); // another matmul
   std::optional<PackedMatmulGpuConfig> base = configFor(op);
   if (!base)
     return kernel.emitOpError(
@@ -127,7 +127,7 @@ LogicalResult buildGpuPackedMatmul(BuildContext &context) {
     return failure();
   ts::PackedDotOp dot = firstOp<ts::PackedDotOp>(context.kernel);
   if (!dot)
-    return context.kernel.emitOpError("has no product of packed integers");
+    return context.kernel.emitOpError("has no matmul of packed integers");
   FailureOr<Epilogue> epilogue =
       Epilogue::create(context.kernel, dot.getResult());
   if (failed(epilogue))

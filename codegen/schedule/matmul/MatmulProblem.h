@@ -1,12 +1,11 @@
-//===- MatmulProblem.h - What a kernel's matmul reads
-//-------------------===//
+//===- MatmulProblem.h - What a kernel's matmul reads --------------------===//
 #pragma once
 
 #include "ir/tensor/Dialect.h"
 
 namespace knapper {
 
-/// One side of the product, reduced to addresses: batch dims, free dims that
+/// One side of the matmul, reduced to addresses: batch dims, free dims that
 /// stand alone, one merged free dim, one contracting dim.
 struct MatmulOperand {
   mlir::BlockArgument base;
@@ -17,7 +16,7 @@ struct MatmulOperand {
   ts::Dim contract, contractStride;
 };
 
-/// Everything about the product that choosing and building need.
+/// Everything about the matmul that choosing and building need.
 struct MatmulProblem {
   mlir::Value result;              ///< of the hero
   llvm::SmallVector<ts::Dim> rows; ///< free dims of the left side
@@ -46,7 +45,7 @@ struct MatmulProblem {
 /// of one: so many at most.
 ts::Dim groupedBlocks(const MatmulProblem &matmul, int64_t height);
 
-/// The product of a kernel whose hero is one: each side one strided view of a
+/// The matmul of a kernel whose hero is one: each side one strided view of a
 /// kernel argument, one dim of columns; floats of at most 32 bits, u8 times a
 /// constant matrix of i8, or floats times a constant matrix of scaled integers.
 /// Nothing otherwise.

@@ -40,7 +40,7 @@ constexpr int64_t few = 8;
 /// A transpose as the exchange of two dims, the result's innermost (`columns`)
 /// and the operand's (`rows`), within others. Strides in elements.
 struct Plane {
-  TransposeProblem turn;
+  TransposeProblem transpose;
   SmallVector<Dim> sizes, inStrides, outStrides; ///< in the result's order
   unsigned row;
 
@@ -60,11 +60,11 @@ struct Plane {
 };
 
 std::optional<Plane> planeOf(ts::KernelOp kernel) {
-  std::optional<TransposeProblem> turn = turnOf(kernel);
-  if (!turn)
+  std::optional<TransposeProblem> transpose = transposeOf(kernel);
+  if (!transpose)
     return std::nullopt;
-  SmallVector<Dim> in = ts::dimsOf(turn->op.getInput()),
-                   out = ts::dimsOf(turn->op);
+  SmallVector<Dim> in = ts::dimsOf(transpose->op.getInput()),
+                   out = ts::dimsOf(transpose->op);
   auto strides = [](ArrayRef<Dim> dims) {
     SmallVector<Dim> result(dims.size(), dims[0].like(1));
     for (size_t i = dims.size() - 1; i-- > 0;)
@@ -72,8 +72,8 @@ std::optional<Plane> planeOf(ts::KernelOp kernel) {
     return result;
   };
   SmallVector<Dim> inStrides = strides(in), outStrides = strides(out);
-  Plane plane{*turn, {}, {}, {}, 0};
-  for (auto [i, from] : llvm::enumerate(turn->op.getPermutation())) {
+  Plane plane{*transpose, {}, {}, {}, 0};
+  for (auto [i, from] : llvm::enumerate(transpose->op.getPermutation())) {
     if (out[i].isConstant(1))
       continue;
     if (!plane.sizes.empty() &&
@@ -357,7 +357,7 @@ Value CpuTransposeBuilder::tileOf(Value tensor, const Coord &at) {
     Value value = e.emit(spread.getInput(), single);
     return value ? e.widen(value, lanes) : Value();
   }
-  ts::TransposeOp op = plane.turn.op;
+  ts::TransposeOp op = plane.transpose.op;
   if (tensor != op.getResult())
     return {};
   if (auto argument = dyn_cast<BlockArgument>(op.getInput()))

@@ -20,7 +20,7 @@ namespace knapper {
 
 using ts::Dim;
 
-std::optional<TransposeProblem> turnOf(ts::KernelOp kernel) {
+std::optional<TransposeProblem> transposeOf(ts::KernelOp kernel) {
   auto ops = kernel.getBody().getOps<ts::TransposeOp>();
   if (ops.empty() || std::next(ops.begin()) != ops.end())
     return std::nullopt;
@@ -83,11 +83,11 @@ std::optional<TransposeProblem> turnOf(ts::KernelOp kernel) {
 LogicalResult chooseGpuTranspose(ts::KernelOp kernel, const TargetDesc &target,
                                  Knobs &knobs,
                                  SmallVectorImpl<Schedule> &schedules) {
-  std::optional<TransposeProblem> turn = turnOf(kernel);
-  if (!turn)
+  std::optional<TransposeProblem> transpose = transposeOf(kernel);
+  if (!transpose)
     return success(); // pointwise serves it
   MLIRContext *context = kernel.getContext();
-  SmallVector<Dim> dims = ts::dimsOf(turn->op);
+  SmallVector<Dim> dims = ts::dimsOf(transpose->op);
   Dim one = Dim::constant(context, 1);
   int64_t bytes = 1;
   for (Value result : kernel.getResults())
@@ -97,8 +97,8 @@ LogicalResult chooseGpuTranspose(ts::KernelOp kernel, const TargetDesc &target,
   // Rows of 256 bytes both ways, of short dims less. Of shorter ones blocks
   // would be mostly empty; their neighbours lie in a few lines of the cache.
   constexpr int64_t least = 32, most = 128, rowBytes = 256;
-  int64_t shorter =
-      std::min(representative(dims[turn->rowDim]), representative(dims.back()));
+  int64_t shorter = std::min(representative(dims[transpose->rowDim]),
+                             representative(dims.back()));
   if (shorter <= least / 2)
     return success();
   int64_t side = std::clamp<int64_t>(rowBytes / bytes, least, most);
@@ -110,9 +110,10 @@ LogicalResult chooseGpuTranspose(ts::KernelOp kernel, const TargetDesc &target,
       config::print(config::TransposeGpuConfig{side, side, 256});
   schedule.grid = one;
   for (auto [i, dim] : llvm::enumerate(dims))
-    schedule.grid = schedule.grid * (i == turn->rowDim || i + 1 == dims.size()
-                                         ? dim.ceilDiv(one * side)
-                                         : dim);
+    schedule.grid =
+        schedule.grid * (i == transpose->rowDim || i + 1 == dims.size()
+                             ? dim.ceilDiv(one * side)
+                             : dim);
   schedule.grain = one;
   schedule.scratch = one * 0;
   schedules.push_back(std::move(schedule));
@@ -124,17 +125,17 @@ LogicalResult buildGpuTranspose(BuildContext &context) {
   OpBuilder &b = e.builder;
   Location loc = e.location;
   ts::KernelOp kernel = context.kernel;
-  std::optional<TransposeProblem> turn = turnOf(kernel);
-  if (!turn)
+  std::optional<TransposeProblem> transpose = transposeOf(kernel);
+  if (!transpose)
     return kernel.emitOpError("is not what the schedule serves");
   auto config = configOf<config::TransposeGpuConfig>(context);
   if (failed(config))
     return failure();
   int64_t rows = config->rows, columns = config->columns;
-  ts::TransposeOp op = turn->op;
+  ts::TransposeOp op = transpose->op;
   SmallVector<Dim> out = ts::dimsOf(op), in = ts::dimsOf(op.getInput());
   SmallVector<int64_t> permutation(op.getPermutation());
-  unsigned rank = out.size(), rowDim = turn->rowDim;
+  unsigned rank = out.size(), rowDim = transpose->rowDim;
 
   Value id = tile::ProgramIdOp::create(b, loc);
   SmallVector<Dim> grid(out);

@@ -10,7 +10,7 @@
 // put together first. Short rows that lie side by side in an operand, and not
 // in the result, are read side by side. On GPUs the lanes of a tile lie across
 // rows that are shorter than a few warps, each with indices of its own. There,
-// products of little depth are such kernels too: a sum of a few products each.
+// matmuls of little depth are such kernels too: a sum of a few products each.
 //
 // Parameters: lanes, block (elements a program covers along the lane dim, a
 // multiple of lanes), flat (1: the whole tensor is one run), across (1: the

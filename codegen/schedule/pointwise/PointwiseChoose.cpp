@@ -3,7 +3,7 @@
 #include "codegen/schedule/core/ElementEmitter.h"
 #include "codegen/schedule/core/LaneLoops.h"
 #include "codegen/schedule/core/Schedules.h"
-#include "codegen/schedule/core/ShallowProduct.h"
+#include "codegen/schedule/core/ShallowMatmul.h"
 #include "codegen/schedule/pointwise/Pointwise.h"
 #include "codegen/schedule/pointwise/PointwiseDims.h"
 #include "codegen/schedule/reduce/ReduceCluster.h"
@@ -166,8 +166,8 @@ static int64_t runOfThread(ts::KernelOp kernel, Dim row) {
 
 /// Of lanes across short rows each has a place of its own: what neighbours read
 /// lies together where they are those of a warp. An element a thread, where
-/// there are few; else a run, or where rows have none four at once (of
-/// products, each of many reads, two), a word of them a store.
+/// there are few; else a run, or where rows have none four at once (of matmuls,
+/// each of many reads, two), a word of them a store.
 static void tileAcross(ts::KernelOp kernel, const TargetDesc &target,
                        int64_t length, int64_t run,
                        config::PointwiseGpuConfig &config) {
@@ -202,7 +202,7 @@ static int64_t rowsOfProgram(Dim dim, int64_t length, int64_t beside) {
 LogicalResult choosePointwise(ts::KernelOp kernel, const TargetDesc &target,
                               Knobs &knobs,
                               SmallVectorImpl<Schedule> &schedules) {
-  if (kernel.getHero() == ts::Hero::matmul && !isShallowProduct(kernel, target))
+  if (kernel.getHero() == ts::Hero::matmul && !isShallowMatmul(kernel, target))
     return success();
   OwningOpRef<ts::KernelOp> joined;
   if (target.simt && (joined = withJoinedDims(kernel)))

@@ -1,5 +1,4 @@
-//===- TransposeProblem.h - What the schedules of transposes share
-//---------------===//
+//===- TransposeProblem.h - What the schedules of transposes share -------===//
 #pragma once
 
 #include "codegen/schedule/core/Schedules.h"
@@ -13,6 +12,6 @@ struct TransposeProblem {
 
 /// The region's one transpose, if that exchanges the innermost dim and only
 /// elementwise ops of whole operands or single elements stand around it.
-std::optional<TransposeProblem> turnOf(ts::KernelOp kernel);
+std::optional<TransposeProblem> transposeOf(ts::KernelOp kernel);
 
 } // namespace knapper

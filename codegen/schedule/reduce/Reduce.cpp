@@ -137,7 +137,7 @@ LogicalResult ReduceBuilder::readColumns() {
       });
 }
 
-void ReduceBuilder::turnToPart() {
+void ReduceBuilder::moveToPart() {
   std::optional<int64_t> number = length.asConstant();
   if (number && *number <= lanes * clusterSize) {
     partStart = e.mul(part, e.constant(lanes));
@@ -259,14 +259,14 @@ std::pair<Type, Coord> ReduceBuilder::tileInScratch(Value tensor, Value valid) {
   return {ts::tensorType(context, {Dim::constant(context, -1)}, element), run};
 }
 
-void ReduceBuilder::turnTo(Value program) {
+void ReduceBuilder::moveTo(Value program) {
   SmallVector<Dim> around;
   for (unsigned d = 0; d < space.dims.size(); ++d)
     if (!isReduced(d) && d != lane)
       around.push_back(space.dims[d]);
   Value outer = program;
   if (columns)
-    return turnToTiles(program);
+    return moveToTiles(program);
   if (across) {
     SmallVector<Dim> dims;
     for (unsigned d = 0; d < space.dims.size(); ++d)
@@ -338,7 +338,7 @@ LogicalResult ReduceBuilder::heldRows(Value begin, Value total) {
   Value last = e.sub(total, e.constant(1));
   for (int64_t i = 0; i < rows; ++i) {
     // Behind the end the last row once more: the same values to the same place.
-    turnTo(e.min(e.add(begin, e.constant(i)), last));
+    moveTo(e.min(e.add(begin, e.constant(i)), last));
     held.push_back({kept, thisRow});
     for (BlockArgument argument : kernel.getBody().getArguments())
       if (ts::dimsOf(argument) == space.dims &&
@@ -363,7 +363,7 @@ LogicalResult ReduceBuilder::build() {
     id = e.div(id, e.constant(clusterSize));
   }
   if (part && rowForm && lane == sharedDim(space))
-    turnToPart();
+    moveToPart();
   findPasses();
   findRowOperands();
   e.provide = [&](Value tensor, const Coord &at) -> Value {
@@ -381,7 +381,7 @@ LogicalResult ReduceBuilder::build() {
   };
   LogicalResult status = success();
   if (rows == 1) {
-    turnTo(id);
+    moveTo(id);
     allocateScratch(e.constant(0));
     if (failed(passes()) || failed(storeResults()))
       status = failure();
@@ -403,7 +403,7 @@ LogicalResult ReduceBuilder::build() {
       e.provide = nullptr;
       return status;
     }
-    turnTo(begin);
+    moveTo(begin);
     std::optional<Shifted> softmax = guessesMaximum();
     if (canOverlap(softmax)) {
       allocateScratch(softmax ? placeOfScratch() : e.constant(0));
@@ -413,7 +413,7 @@ LogicalResult ReduceBuilder::build() {
       forEach(
           e, begin, end, {},
           [&](Value row, ValueRange) -> FailureOr<SmallVector<Value>> {
-            turnTo(row);
+            moveTo(row);
             if (failed(passes()) || failed(storeResults()))
               return failure();
             return SmallVector<Value>();

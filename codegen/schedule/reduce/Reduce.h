@@ -151,15 +151,16 @@ private:
           const Coord &, mlir::Value valid, mlir::ValueRange carried)>;
   using JoinFn = llvm::function_ref<llvm::SmallVector<mlir::Value>(
       mlir::ValueRange before, mlir::ValueRange sums)>;
-  /// `join`: unless they turn few times, the innermost of several loops around
-  /// a tile starts with `carried` anew, and is joined with what came before it.
+  /// `join`: unless they have few iterations, the innermost of several loops
+  /// around a tile starts with `carried` anew, and is joined with what came
+  /// before it.
   llvm::FailureOr<llvm::SmallVector<mlir::Value>>
   forTiles(mlir::ValueRange carried, TileFn body, JoinFn join = nullptr);
   struct TileLoops; // ReduceLoops.cpp
   void findPasses();
   void allocateScratch(mlir::Value shift);
   /// Turns to a row (column form: to a column block and what is around it).
-  void turnTo(mlir::Value program);
+  void moveTo(mlir::Value program);
   /// Computes the reductions of a pass.
   llvm::LogicalResult run(unsigned pass, llvm::ArrayRef<Fetch> fetches = {},
                           Between *between = nullptr);
@@ -179,13 +180,13 @@ private:
   llvm::LogicalResult storeResults();
   /// Row form, programs of a cluster share the run itself: finds the program's
   /// own part of it.
-  void turnToPart();
+  void moveToPart();
   /// What of a loop over a reduced dim is the program's own: [first, second).
   std::pair<mlir::Value, mlir::Value> ownRows(unsigned dim);
   /// A reduction's tile over the whole column, of those of the cluster.
   mlir::Value acrossCluster(mlir::Operation *reduction, mlir::Value tile);
   // Columns that threads share out (ReduceShared.cpp).
-  void turnToTiles(mlir::Value program);
+  void moveToTiles(mlir::Value program);
   int64_t rowsOfThread() const;
   /// Where each thread's row number `step` is; `isCut`: some have none.
   Coord stepAt(mlir::Value step, bool isCut);

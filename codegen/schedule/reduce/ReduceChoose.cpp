@@ -267,13 +267,13 @@ void ReduceChoice::chooseGpuRowLanes() {
     lanes = *number;
   else if (number && *number > lanes && rowForm && *number <= most)
     lanes = aroundRow(copy, *number, target);
-  // One of several turns has partial results beside it in registers.
-  constexpr int64_t mostOfTurn = 16384;
-  bool turns = llvm::any_of(space.reduced, [&](int64_t d) {
+  // One of several iterations has partial results beside it in registers.
+  constexpr int64_t mostOfIteration = 16384;
+  bool iterations = llvm::any_of(space.reduced, [&](int64_t d) {
     return d != int64_t(lane) && !space.dims[d].isConstant(1);
   });
-  if (rowForm && turns && lanes > mostOfTurn)
-    lanes = equalTiles(copy, representative(run), mostOfTurn);
+  if (rowForm && iterations && lanes > mostOfIteration)
+    lanes = equalTiles(copy, representative(run), mostOfIteration);
   while (lanes > 128 && lanes / 2 >= representative(run))
     lanes /= 2;
 }

@@ -130,15 +130,15 @@ Sharing shareRow(ts::KernelOp kernel, const Space &space, int64_t rows,
                  unsigned lane, const TargetDesc &target) {
   constexpr int64_t mostPrograms = 8; // CTAs of a portable cluster
   unsigned shared = sharedDim(space);
-  int64_t turns = 1; // of a loop around the shared dim
+  int64_t iterations = 1; // of a loop around the shared dim
   for (int64_t d : space.reduced) {
     std::optional<int64_t> size = space.dims[d].asConstant();
     if (!size)
       return none;
     if (d != int64_t(shared))
-      turns *= *size;
+      iterations *= *size;
   }
-  int64_t length = *space.dims[shared].asConstant(), row = length * turns;
+  int64_t length = *space.dims[shared].asConstant(), row = length * iterations;
   if (!target.clusters || row < kFigures.leastRow ||
       rows >= 2 * int64_t(target.cores))
     return none;
@@ -161,7 +161,7 @@ Sharing shareRow(ts::KernelOp kernel, const Space &space, int64_t rows,
   bool isRun = lane == shared;
   auto held = [&](int64_t clusterSize) -> Sharing {
     int64_t tile = llvm::alignTo(llvm::divideCeil(length, clusterSize), round);
-    if (!isRun || turns != 1 || tile > mostOfTile)
+    if (!isRun || iterations != 1 || tile > mostOfTile)
       return none;
     return {int64_t(llvm::divideCeil(length, tile)), tile};
   };

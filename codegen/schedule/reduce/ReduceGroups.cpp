@@ -224,7 +224,7 @@ LogicalResult ReduceBuilder::groupedRows(Value begin, Value end) {
   auto forRows = [&](unsigned pass, llvm::function_ref<LogicalResult()> body) {
     return forEach(e, e.constant(0), count, [&](Value row) {
       groupRow = row;
-      turnTo(e.add(begin, row));
+      moveTo(e.add(begin, row));
       for (unsigned level = 0; level < pass; ++level)
         for (Operation *op : levels[level]) {
           Value results = partials[op].results;

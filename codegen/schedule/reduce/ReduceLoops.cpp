@@ -27,12 +27,12 @@ struct ReduceBuilder::TileLoops {
     for (unsigned d = 0; d < space.dims.size(); ++d)
       if (r.isReduced(d) && !(r.rowForm && d >= r.first && d <= r.lane))
         around.push_back(d);
-    Dim turns = r.length.like(1);
+    Dim iterations = r.length.like(1);
     for (unsigned d : around)
-      turns = turns * space.dims[d];
-    constexpr int64_t fewTurns = 256;
-    std::optional<int64_t> known = turns.asConstant();
-    if (around.size() <= 1 || (known && *known <= fewTurns))
+      iterations = iterations * space.dims[d];
+    constexpr int64_t fewIterations = 256;
+    std::optional<int64_t> known = iterations.asConstant();
+    if (around.size() <= 1 || (known && *known <= fewIterations))
       join = nullptr;
     for (unsigned d = r.first; d < r.lane; ++d)
       indices[d] = e.constant(0);
@@ -96,7 +96,7 @@ private:
     return r.part && !isCut ? 8 : 4;
   }
 
-  /// A loop of several rows a turn, and one over those that are left.
+  /// A loop of several rows an iteration, and one over those that are left.
   Values severalAtOnce(unsigned d, Value from, Value to, ValueRange values,
                        StepFn step) {
     int64_t atOnce = rowsAtOnce();

@@ -153,7 +153,7 @@ LogicalResult ReduceBuilder::overlappedRows(std::optional<Shifted> softmax,
     Value line;
   };
   auto startStoring = [&](Value row, ValueRange reduced) -> FailureOr<Row> {
-    turnTo(row);
+    moveTo(row);
     for (auto [reduction, value] : llvm::zip(reductions, reduced))
       finished[reduction] = value;
     current = levels.size();
@@ -181,7 +181,7 @@ LogicalResult ReduceBuilder::overlappedRows(std::optional<Shifted> softmax,
     FailureOr<Row> stored = startStoring(row, reduced);
     if (failed(stored))
       return failure();
-    turnTo(e.add(row, e.constant(1)));
+    moveTo(e.add(row, e.constant(1)));
     auto exchange = [&] {
       std::swap(kept, stored->kept);
       std::swap(thisRow, stored->thisRow);

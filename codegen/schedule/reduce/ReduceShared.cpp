@@ -54,7 +54,7 @@ static int64_t leadersOf(int64_t count) {
   return count <= few ? count : std::ceil(std::sqrt(double(count)));
 }
 
-void ReduceBuilder::turnToTiles(Value program) {
+void ReduceBuilder::moveToTiles(Value program) {
   Location loc = e.location;
   const ColumnDims &d = *shared;
   int64_t inTile = columns * columnThreads;

@@ -53,7 +53,7 @@ func.func @main(%x: tensor<1x112x112x64xf32>, %y: tensor<1x14x14x144xf32>, %z: t
         {channels_last = true, groups = 64 : i64} : tensor<1x28x28x64xui8>, tensor<3x3x1x64xi8>
     ts.yield %c : tensor<1x28x28x64xi32>
   }
-  // A group that fills a register is a product.
+  // A group that fills a register is a matmul.
   // CHECK: kind = "cpu_conv",
   %l = ts.constant dense<5.0> : tensor<3x3x16x64xf32>
   %4 = ts.kernel conv (%a = %s : tensor<1x28x28x64xf32>, %b = %l : tensor<3x3x16x64xf32>) -> tensor<1x28x28x64xf32> {

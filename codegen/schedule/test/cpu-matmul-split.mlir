@@ -1,7 +1,7 @@
 // RUN: knapper compile %s --start-from=schedule --stop-after=schedule | FileCheck %s
 // RUN: knapper compile %s --start-from=schedule --stop-after=tile --isa x86-64-v4 | FileCheck %s --check-prefix=TILE
 
-// What programs of products with constant matrices are.
+// What programs of matmuls with constant matrices are.
 module attributes {ts.symbols = [#ts.symbol<"n", 1, -1, 1>]} {
 func.func @main(%x: tensor<196x384xf32>, %y: tensor<49x960xf32>, %z: tensor<1024x384xf32>, %s: tensor<?x384xf32, #ts.dims<"n", 384>>)
     -> (tensor<196x64xf32>, tensor<49x160xf32>, tensor<1024x1536xf32>, tensor<?x64xf32, #ts.dims<"n", 64>>) {

@@ -1,6 +1,6 @@
 // RUN: knapper compile %s --start-from simplify --stop-after tile --isa x86-64-v4 --no-cache | FileCheck %s
 
-// Transposes turn tiles of a register a row; the last of a dim that they do not
+// Transposes work on tiles of a register a row; the last of a dim that they do not
 // divide begins earlier, and none is cut.
 module attributes {ts.files = ["turned"], ts.symbols = []} {
   // CHECK-LABEL: tile.func @cpu_transpose_

@@ -25,7 +25,7 @@ module attributes {ts.files = ["rows"], ts.symbols = []} {
   // CHECK: vector.reduction <maximumf>
   // CHECK-SAME: tile.of_cluster
 
-  // A tile that one of ten turns has beside partial results is no longer one
+  // A tile that one of ten iterations has beside partial results is no longer one
   // that a thread holds.
   // APART: grid = #ts.dim<64>
   // APART: lanes = 16384

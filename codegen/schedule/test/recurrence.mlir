@@ -12,8 +12,8 @@
 !more = tensor<9x90000x32xf32>
 !square = tensor<32x32xf32>
 
-module attributes {ts.files = ["cells"], ts.symbols = [#ts.symbol<"turn", 0, -1, 1>]} {
-  // Two gates of one product, a bias, a sequence that is read backwards.
+module attributes {ts.files = ["cells"], ts.symbols = [#ts.symbol<"iteration", 0, -1, 1>]} {
+  // Two gates of one matmul, a bias, a sequence that is read backwards.
   // CHECK-LABEL: func.func @main
   // CHECK: ts.kernel scan
   // CHECK-SAME: kind = "gpu_recurrence"{{.*}}rows = 1 : i64, slices = {{[248]}}
@@ -35,16 +35,16 @@ module attributes {ts.files = ["cells"], ts.symbols = [#ts.symbol<"turn", 0, -1,
   // A bias is read where it is added.
   // CHECK-NOT: tensor<3x32xf32>) -> tensor<3x32xf32> {
   func.func @main(%h: !h, %x: !x, %w: !wide, %y: !wider, %m: !many, %z: !more) -> (tensor<9x3x32xf32>, !wider, !more, !h) {
-    %0:2 = ts.loop @gates counter "turn" trips <9> carried(%h : !h) captures(%x : !x) symbols [] reversed [true] to(!h, tensor<9x3x32xf32>)
-    %1:2 = ts.loop @wide counter "turn" trips <9> carried(%w : !wide) captures(%y : !wider) symbols [] reversed [false] to(!wide, !wider)
-    %2:2 = ts.loop @many counter "turn" trips <9> carried(%m : !many) captures(%z : !more) symbols [] reversed [false] to(!many, !more)
-    %3 = ts.loop @reset counter "turn" trips <9> carried(%h : !h) captures() symbols [] reversed [] to(!h)
+    %0:2 = ts.loop @gates counter "iteration" trips <9> carried(%h : !h) captures(%x : !x) symbols [] reversed [true] to(!h, tensor<9x3x32xf32>)
+    %1:2 = ts.loop @wide counter "iteration" trips <9> carried(%w : !wide) captures(%y : !wider) symbols [] reversed [false] to(!wide, !wider)
+    %2:2 = ts.loop @many counter "iteration" trips <9> carried(%m : !many) captures(%z : !more) symbols [] reversed [false] to(!many, !more)
+    %3 = ts.loop @reset counter "iteration" trips <9> carried(%h : !h) captures() symbols [] reversed [] to(!h)
     return %0#1, %1#1, %2#1, %3 : tensor<9x3x32xf32>, !wider, !more, !h
   }
   func.func private @gates(%h: !h, %x: !x) -> (!h, !h) {
     %r = ts.weight <0, 248192, 8192, "g"> : !r
     %b = ts.constant dense<[0.0, 1.0, 2.0, 3.0, 0.0, 1.0, 2.0, 3.0, 0.0, 1.0, 2.0, 3.0, 0.0, 1.0, 2.0, 3.0, 0.0, 1.0, 2.0, 3.0, 0.0, 1.0, 2.0, 3.0, 0.0, 1.0, 2.0, 3.0, 0.0, 1.0, 2.0, 3.0]> : tensor<32xf32>
-    %0 = ts.slice %x [#ts.dim<"-turn + 8">, #ts.dim<0>, #ts.dim<0>] [1, 1, 1] : !x to tensor<1x3x64xf32>
+    %0 = ts.slice %x [#ts.dim<"-iteration + 8">, #ts.dim<0>, #ts.dim<0>] [1, 1, 1] : !x to tensor<1x3x64xf32>
     %1 = ts.reshape %0 : tensor<1x3x64xf32> to tensor<3x64xf32>
     %2 = ts.dot %h, %r batch [] x [] contract [1] x [1] : !h, !r
     %3 = ts.add %1, %2 : tensor<3x64xf32>
@@ -61,7 +61,7 @@ module attributes {ts.files = ["cells"], ts.symbols = [#ts.symbol<"turn", 0, -1,
     %r = ts.weight <0, 0, 80000, "r"> : !matrix
     %s = ts.weight <0, 80000, 80000, "s"> : !matrix
     %t = ts.weight <0, 160000, 80000, "t"> : !matrix
-    %0 = ts.slice %x [#ts.dim<"turn">, #ts.dim<0>, #ts.dim<0>] [1, 1, 1] : !wider to tensor<1x3x200xf16>
+    %0 = ts.slice %x [#ts.dim<"iteration">, #ts.dim<0>, #ts.dim<0>] [1, 1, 1] : !wider to tensor<1x3x200xf16>
     %1 = ts.reshape %0 : tensor<1x3x200xf16> to !wide
     %2 = ts.dot %h, %r batch [] x [] contract [1] x [1] : !wide, !matrix
     %3 = ts.dot %h, %s batch [] x [] contract [1] x [1] : !wide, !matrix
@@ -74,7 +74,7 @@ module attributes {ts.files = ["cells"], ts.symbols = [#ts.symbol<"turn", 0, -1,
   }
   func.func private @many(%h: !many, %x: !more) -> (!many, !many) {
     %r = ts.weight <0, 240000, 4096, "m"> : !square
-    %0 = ts.slice %x [#ts.dim<"turn">, #ts.dim<0>, #ts.dim<0>] [1, 1, 1] : !more to tensor<1x90000x32xf32>
+    %0 = ts.slice %x [#ts.dim<"iteration">, #ts.dim<0>, #ts.dim<0>] [1, 1, 1] : !more to tensor<1x90000x32xf32>
     %1 = ts.reshape %0 : tensor<1x90000x32xf32> to !many
     %2 = ts.dot %h, %r batch [] x [] contract [1] x [1] : !many, !square
     %3 = ts.add %2, %1 : !many

@@ -1,6 +1,6 @@
 // RUN: knapper-translate --kernels-to-tile --isa=sm_90a %s | FileCheck %s
 
-// Of three elements a block to turn would be mostly empty.
+// Of three elements a block to transpose would be mostly empty.
 // CHECK-LABEL: tile.func
 // CHECK-NOT: tile.transpose
 // CHECK: tile.return

@@ -1,6 +1,6 @@
 // RUN: knapper compile %s --start-from simplify --stop-after tile --target cuda:sm_90a --no-cache | FileCheck %s
 
-// Products of float32 by FMAs of which few tiles would have work on a GPU.
+// Matmuls of float32 by FMAs of which few tiles would have work on a GPU.
 module attributes {ts.files = ["few"], ts.symbols = []} {
   // Few tiles of 64 x 64: smaller ones, whose depth the CTAs of a cluster share.
   // CHECK-DAG: kind = "gpu_matmul"{{.*}}algorithm = 0{{.*}}split_k = {{[248]}}{{.*}}tile_m = {{32|64}}
@@ -8,7 +8,7 @@ module attributes {ts.files = ["few"], ts.symbols = []} {
   // CHECK-DAG: kind = "gpu_matmul"{{.*}}access = 1{{.*}}algorithm = 2
   // Few columns: A is read once.
   // CHECK-DAG: kind = "gpu_matmul"{{.*}}algorithm = 2{{.*}}swap_ab = 1
-  // Heads wider than warpgroups keep: two products by warpgroups and a softmax between them.
+  // Heads wider than warpgroups keep: two matmuls by warpgroups and a softmax between them.
   // CHECK-DAG: ts.kernel matmul {{.*}}tensor<2x3x64x77xf16>{{.*}}algorithm = 1
   // CHECK-NOT: kind = "gpu_flash_attention"
   // CHECK: tile.func

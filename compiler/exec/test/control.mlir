@@ -1,6 +1,6 @@
 // RUN: knapper compile %s --start-from=fuse --stop-after=plan | FileCheck %s
 
-// A branch writes where its result is needed, with its own check; a turn of
+// A branch writes where its result is needed, with its own check; an iteration of
 // the loop reads a row in place, and writes over the state where it may.
 !row = tensor<1x8xf32>
 !all = tensor<?x8xf32, #ts.dims<"n", 8>>
@@ -13,7 +13,7 @@ func.func private @yes(%x: !row) -> !row {
 func.func private @no(%x: !row) -> !row {
   return %x : !row
 }
-func.func private @turn(%h: !row, %x: !all) -> (!row, tensor<8xf32>) {
+func.func private @iteration(%h: !row, %x: !all) -> (!row, tensor<8xf32>) {
   %r = ts.slice %x [#ts.dim<"i">, #ts.dim<0>] [1, 1] : !all to !row
   %0 = ts.add %h, %r : !row
   %1 = ts.reshape %0 : !row to tensor<8xf32>
@@ -21,7 +21,7 @@ func.func private @turn(%h: !row, %x: !all) -> (!row, tensor<8xf32>) {
 }
 func.func @main(%c: tensor<i1>, %x: !all, %h: !row) -> (!row, !all) {
   %0 = ts.if %c : tensor<i1> then @yes(%h : !row) else @no(%h : !row) symbols [] to (!row)
-  %1:2 = ts.loop @turn counter "i" trips <"n"> carried(%0 : !row) captures(%x : !all) symbols [] reversed [false] to (!row, !all)
+  %1:2 = ts.loop @iteration counter "i" trips <"n"> carried(%0 : !row) captures(%x : !all) symbols [] reversed [false] to (!row, !all)
   return %1#0, %1#1 : !row, !all
 }
 }
@@ -42,7 +42,7 @@ func.func @main(%c: tensor<i1>, %x: !all, %h: !row) -> (!row, !all) {
 // CHECK:      "message": "needs four"
 // CHECK:      "instruction_type": "Launch",
 // CHECK:      "instruction_type": "Copy",
-// The turn: the row is copied from the state.
+// The iteration: the row is copied from the state.
 // CHECK:      "instruction_type": "Launch",
 // CHECK:      "instruction_type": "Copy",
 // CHECK-NOT:  "instruction_type"

@@ -5,7 +5,7 @@
 !r = tensor<64xf32>
 !w = tensor<128x128xf32>
 
-func.func @two_products(%x: !t, %w: !w) -> !t {
+func.func @two_matmuls(%x: !t, %w: !w) -> !t {
   %0 = ts.dot %x, %w batch [] x [] contract [1] x [0] : !t, !w
   // expected-remark@+1 {{not fused with the kernel of dot: a kernel holds one of dot and dot}}
   %1 = ts.dot %0, %w batch [] x [] contract [1] x [0] : !t, !w
@@ -48,7 +48,7 @@ func.func @moved_after_reduction(%x: !t) -> tensor<128x64xf32> {
 
 !t = tensor<64x128xf32>
 !w = tensor<128x128xf32>
-func.func @arithmetic_before_product(%x: !t, %w: !w) -> !t {
+func.func @arithmetic_before_matmul(%x: !t, %w: !w) -> !t {
   %0 = ts.tanh %x : !t
   // expected-remark@+1 {{not fused with the kernel of tanh: operands of dot take views and widening conversions of integers, not tanh}}
   %1 = ts.dot %0, %w batch [] x [] contract [1] x [0] : !t, !w
@@ -60,7 +60,7 @@ func.func @arithmetic_before_product(%x: !t, %w: !w) -> !t {
 !t = tensor<64x128xf32>
 !n = tensor<128x128xbf16>
 !w = tensor<128x128xf32>
-func.func @conversion_before_product(%x: !t, %w: !n) -> !t {
+func.func @conversion_before_matmul(%x: !t, %w: !n) -> !t {
   %0 = ts.convert %w : !n to !w
   // expected-remark@+1 {{not fused with the kernel of convert: operands of dot take views and widening conversions of integers, not convert}}
   %1 = ts.dot %x, %0 batch [] x [] contract [1] x [0] : !t, !w
@@ -69,7 +69,7 @@ func.func @conversion_before_product(%x: !t, %w: !n) -> !t {
 
 // -----
 
-// Halves of a row meet: they are in different tiles of the product.
+// Halves of a row meet: they are in different tiles of the matmul.
 func.func @halves(%x: tensor<64x32xf32>, %w: tensor<32x128xf32>) -> tensor<64x64xf32> {
   %0 = ts.dot %x, %w batch [] x [] contract [1] x [0] : tensor<64x32xf32>, tensor<32x128xf32>
   // expected-remark@+3 {{not fused with the kernel of dot: the epilogue of dot does not take slice}}
@@ -104,7 +104,7 @@ func.func @recomputation(%x: tensor<1024xf32>) -> tensor<1024x1024xf32> {
 
 // -----
 
-// The sum needs the product's result and the scan of it: the scan would have to be inside.
+// The sum needs the matmul's result and the scan of it: the scan would have to be inside.
 !t = tensor<64x128xf32>
 !w = tensor<128x128xf32>
 func.func @between(%x: !t, %w: !w) -> !t {

@@ -97,7 +97,7 @@ func.func @swap_outer(%x: tensor<4x8x16xf32>) -> tensor<8x4x16xf32> {
   return %0 : tensor<8x4x16xf32>
 }
 
-// Views cost nothing and stay outside; so do products of weights. A slice of the result is computed, not taken.
+// Views cost nothing and stay outside; so do matmuls of weights. A slice of the result is computed, not taken.
 // CHECK-LABEL: func.func @views
 // CHECK: %[[W:.*]] = ts.mul
 // CHECK-NOT: ts.kernel
@@ -133,7 +133,7 @@ func.func @aligned_views(%x: tensor<128xf32>, %y: tensor<128xf32>) -> tensor<64x
   return %0 : tensor<64xf32>
 }
 
-// A product takes transposed operands, conversions, and everything of its shape behind it; what it computes on the
+// A matmul takes transposed operands, conversions, and everything of its shape behind it; what it computes on the
 // way can be a result too.
 // CHECK-LABEL: func.func @matmul
 // CHECK: %{{.*}}:2 = ts.kernel matmul
@@ -175,7 +175,7 @@ func.func @bound(%n: tensor<4xi64>, %x: tensor<4xi64>) -> tensor<?xi64, #ts.dims
   return %2 : tensor<?xi64, #ts.dims<"k">>
 }
 
-// What a constant becomes is stored, unless that is much larger than the constant: then the kernel that reads it evaluates it. Products read their
+// What a constant becomes is stored, unless that is much larger than the constant: then the kernel that reads it evaluates it. Matmuls read their
 // constants packed, so those are stored whatever they take.
 // CHECK-LABEL: func.func @inflated
 //       CHECK: %[[C:.*]] = ts.convert {{.*}} : tensor<512x256xi8> to tensor<512x256xf32>
@@ -192,7 +192,7 @@ func.func @inflated(%x: tensor<8x512xf32>, %y: tensor<512x256xf32>) -> (tensor<8
   return %1, %3 : tensor<8x256xf32>, tensor<512x256xf32>
 }
 
-// What narrows a value belongs to the kernel that makes it: products read their operands as they lie in memory.
+// What narrows a value belongs to the kernel that makes it: matmuls read their operands as they lie in memory.
 // CHECK-LABEL: func.func @narrowed
 //       CHECK: %[[H:.*]] = ts.kernel matmul {{.*}} -> tensor<8x64xbf16>
 //       CHECK: ts.gelu

@@ -1,6 +1,6 @@
 // RUN: knapper-opt %s --form-kernels | FileCheck %s
 // A Llama layer with 4 key heads of 12: eight launches. Rope reads query and key out of the qkv matrix, inside the
-// attention; the gate's activation is its product's epilogue, times the other product.
+// attention; the gate's activation is its matmul's epilogue, times the other matmul.
 
 !x = tensor<?x?x768xf32, #ts.dims<"batch", "seq", 768>>
 !qkv = tensor<?x?x1280xf32, #ts.dims<"batch", "seq", 1280>>

@@ -37,7 +37,7 @@ func.func @block(%x: !x) -> !c {
   return %6 : !c
 }
 
-// A window of one element with groups is no product of matrices.
+// A window of one element with groups is no matmul.
 // CHECK-LABEL: @grouped_point
 // CHECK-NOT: ts.dot
 // CHECK: ts.conv {{.*}}groups = 2 : i64

@@ -8,19 +8,19 @@
 !n = tensor<?x4xbf16, #ts.dims<"n", 4>>
 !m = tensor<?x12xbf16, #ts.dims<"n", 12>>
 
-module attributes {ts.symbols = [#ts.symbol<"turn", 0, -1, 1>, #ts.symbol<"n", 1, -1, 1>]} {
+module attributes {ts.symbols = [#ts.symbol<"iteration", 0, -1, 1>, #ts.symbol<"n", 1, -1, 1>]} {
 
 // What is in no loop stays.
 // CHECK-LABEL: @main
 // CHECK: ts.dot
 func.func @main(%x: !g, %h: !h, %r: !r) -> (!h, tensor<6x2x4xbf16>, tensor<2x12xbf16>) {
-  %0:2 = ts.loop @gru counter "turn" trips <6> carried(%h : !h) captures(%x, %r : !g, !r) symbols [] reversed [false] to(!h, tensor<6x2x4xbf16>)
+  %0:2 = ts.loop @gru counter "iteration" trips <6> carried(%h : !h) captures(%x, %r : !g, !r) symbols [] reversed [false] to(!h, tensor<6x2x4xbf16>)
   %1 = ts.dot %h, %r batch [] x [] contract [1] x [1] : !h, !r
-  %2:2 = ts.loop @whole counter "turn" trips <6> carried(%h : !h) captures(%r : !r) symbols [] reversed [false] to(!h, tensor<6x2x12xbf16>)
+  %2:2 = ts.loop @whole counter "iteration" trips <6> carried(%h : !h) captures(%r : !r) symbols [] reversed [false] to(!h, tensor<6x2x12xbf16>)
   return %0#0, %0#1, %1 : !h, tensor<6x2x4xbf16>, !g
 }
 
-// Each slice of the product is a reduction of its rows of %r, in f32; a slice
+// Each slice of the matmul is a reduction of its rows of %r, in f32; a slice
 // of a slice counts from where both begin.
 // CHECK-LABEL: func.func private @gru
 // CHECK-NOT: ts.dot
@@ -49,7 +49,7 @@ func.func private @gru(%h: !h, %x: !g, %r: !r) -> (!h, !h) {
   return %10, %10 : !h, !h
 }
 
-// All of the product is read.
+// All of the matmul is read.
 // CHECK-LABEL: func.func private @whole
 // CHECK: ts.dot
 func.func private @whole(%h: !h, %r: !r) -> (!h, !g) {
@@ -61,12 +61,12 @@ func.func private @whole(%h: !h, %r: !r) -> (!h, !g) {
 // Rows that a run knows: a loop of reductions with few of them (1 MiB / 96
 // bytes), no iteration of it else.
 // CHECK-LABEL: @rows
-// CHECK: %[[FEW:.*]]:2 = ts.loop @step_few counter "turn" trips <"6*min(1, floordiv(10922, max(1, n)))">
-// CHECK: %[[MANY:.*]]:2 = ts.loop @step counter "turn" trips <"-6*min(1, floordiv(10922, max(1, n))) + 6"> carried(%[[FEW]]#0
+// CHECK: %[[FEW:.*]]:2 = ts.loop @step_few counter "iteration" trips <"6*min(1, floordiv(10922, max(1, n)))">
+// CHECK: %[[MANY:.*]]:2 = ts.loop @step counter "iteration" trips <"-6*min(1, floordiv(10922, max(1, n))) + 6"> carried(%[[FEW]]#0
 // CHECK: %[[ROWS:.*]] = ts.concat %[[FEW]]#1, %[[MANY]]#1 dim 0
 // CHECK: return %[[MANY]]#0, %[[ROWS]]
 func.func @rows(%h: !n, %r: !r) -> (!n, tensor<6x?x4xbf16, #ts.dims<6, "n", 4>>) {
-  %0:2 = ts.loop @step counter "turn" trips <6> carried(%h : !n) captures(%r : !r) symbols [] reversed [false] to(!n, tensor<6x?x4xbf16, #ts.dims<6, "n", 4>>)
+  %0:2 = ts.loop @step counter "iteration" trips <6> carried(%h : !n) captures(%r : !r) symbols [] reversed [false] to(!n, tensor<6x?x4xbf16, #ts.dims<6, "n", 4>>)
   return %0#0, %0#1 : !n, tensor<6x?x4xbf16, #ts.dims<6, "n", 4>>
 }
 
@@ -86,7 +86,7 @@ func.func private @step(%h: !n, %r: !r) -> (!n, !n) {
 // CHECK-LABEL: @empty
 // CHECK: ts.loop @no_columns counter
 func.func @empty(%h: !n, %r: tensor<0x4xbf16>) -> !n {
-  %0:2 = ts.loop @no_columns counter "turn" trips <6> carried(%h : !n) captures(%r : tensor<0x4xbf16>) symbols [] reversed [false] to(!n, tensor<6x?x0xbf16, #ts.dims<6, "n", 0>>)
+  %0:2 = ts.loop @no_columns counter "iteration" trips <6> carried(%h : !n) captures(%r : tensor<0x4xbf16>) symbols [] reversed [false] to(!n, tensor<6x?x0xbf16, #ts.dims<6, "n", 0>>)
   return %0#0 : !n
 }
 

@@ -7,7 +7,7 @@
 !y = tensor<?x?x16xf32, #ts.dims<"b", "s", 16>>
 !ids = tensor<?x?xi64, #ts.dims<"b", "s">>
 
-// Products read 16 bits and give f32 to their epilogue; the sum is rounded once
+// Matmuls read 16 bits and give f32 to their epilogue; the sum is rounded once
 // and the residual reads what was rounded; the result is f32.
 // CHECK-LABEL: @block
 // CHECK-SAME: -> tensor<?x?x8xf32
@@ -68,7 +68,7 @@ func.func @heads(%x: !x, %w: tensor<8x8xf32>) -> !x {
   return %5 : !x
 }
 
-// Sums stay in f32: they read the product as it was accumulated.
+// Sums stay in f32: they read the matmul as it was accumulated.
 // CHECK-LABEL: @sums
 // CHECK: %[[D:.*]] = ts.dot
 // CHECK-NEXT: ts.reduce add %[[D]] [1] : tensor<6x8xf32>
@@ -150,7 +150,7 @@ func.func @positions(%p: tensor<?x1xi64, #ts.dims<"s", 1>>) -> !angles {
 !scores = tensor<?x16xf32, #ts.dims<"b", 16>>
 
 // What a maximum is taken from is no norm, and a mask of the lowest number would
-// overflow in 16 bits: nothing but the product's operands is rounded.
+// overflow in 16 bits: nothing but the matmul's operands is rounded.
 // CHECK-LABEL: @log_sum
 // CHECK: ts.dot {{.*}}result_type = f32{{.*}}tensor<16x16xbf16>
 // CHECK-NOT: bf16

@@ -4,7 +4,7 @@
 // RUN: knapper-opt --quantize-weights="bits=8 group=32" %s | FileCheck %s --check-prefix=SMALL
 
 // A transposed matrix whose K is no multiple of the group.
-// CHECK-LABEL: @product
+// CHECK-LABEL: @matmul
 // CHECK: %[[W:.*]] = ts.weight
 // CHECK: %[[T:.*]] = ts.transpose %[[W]]
 // CHECK: %[[P:.*]] = ts.pad {{.*}}%[[T]]
@@ -22,11 +22,11 @@
 // BYTES: ts.scaled_dot %arg0, %[[Q]] scale %[[S]] group 32
 // NIBBLES: %[[Q:.*]] = ts.slice {{.*}} to tensor<40x24xi4>
 // NIBBLES: ts.scaled_dot %arg0, %[[Q]] scale %[[S]] group 32
-// ZERO-LABEL: @product
+// ZERO-LABEL: @matmul
 // ZERO: ts.scaled_dot %arg0, {{.*}} zero {{.*}} group 32
-// SMALL-LABEL: @product
+// SMALL-LABEL: @matmul
 // SMALL: ts.dot
-func.func @product(%x: tensor<?x40xf32, #ts.dims<"m", 40>>) -> tensor<?x24xf32, #ts.dims<"m", 24>> {
+func.func @matmul(%x: tensor<?x40xf32, #ts.dims<"m", 40>>) -> tensor<?x24xf32, #ts.dims<"m", 24>> {
   %w = ts.weight <0, 0, 3840, "w"> : tensor<24x40xf32>
   %y = ts.dot %x, %w batch [] x [] contract [1] x [1] : tensor<?x40xf32, #ts.dims<"m", 40>>, tensor<24x40xf32>
   return %y : tensor<?x24xf32, #ts.dims<"m", 24>>

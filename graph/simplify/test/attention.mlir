@@ -198,7 +198,7 @@ func.func @merged_heads(%q: !q, %k: !q, %v: !q, %mask: !added) -> !q3 {
 !qn = tensor<?x4x?x8xbf16, #ts.dims<"b", 4, "s", 8>>
 !sn = tensor<?x4x?x?xbf16, #ts.dims<"b", 4, "s", "s">>
 
-// Scores of bf16 under a softmax and a product of f32, as torch's exporter by
+// Scores of bf16 under a softmax and a matmul of f32, as torch's exporter by
 // tracing writes bf16: all of it in f32, which rounds less.
 // CHECK-LABEL: @narrow_scores
 // CHECK-DAG: %[[Q:.*]] = ts.convert %arg0 : {{.*}}xbf16{{.*}} to {{.*}}xf32
@@ -359,7 +359,7 @@ func.func @other_rows(%q: !q4, %k: !q4, %m: !b4) -> !q4 {
 // As jax.nn.dot_product_attention has it: three heads of queries a head of keys
 // as a dim of their own, which is in front behind the scores; scores in f32 of
 // bf16; a maximum that begins at -inf; the values on the left of the last
-// product; a mask of heads.
+// matmul; a mask of heads.
 // CHECK-LABEL: @groups_of_heads
 // CHECK-DAG: %[[K:.*]] = ts.transpose %arg1 [0, 2, 1, 3]
 // CHECK-DAG: %[[V:.*]] = ts.transpose %arg2 [0, 2, 1, 3]

@@ -48,13 +48,13 @@ func.func @border(%x: !x, %w: !w) -> tensor<?x4x4x5xf32, #ts.dims<"n", 4, 4, 5>>
   return %c : tensor<?x4x4x5xf32, #ts.dims<"n", 4, 4, 5>>
 }
 
-// A window of one element is a product, and amounts of run time are no border.
-// CHECK-LABEL: @product
+// A window of one element is a matmul, and amounts of run time are no border.
+// CHECK-LABEL: @matmul
 // CHECK: %[[P:.*]] = ts.pad %arg0
 // CHECK: ts.conv %[[P]],
 // CHECK: %[[Q:.*]] = ts.pad %arg0
 // CHECK: ts.conv %[[Q]],
-func.func @product(%x: !x, %w: tensor<4x3x1x1xf32>, %v: !w) -> (tensor<?x4x9x9xf32, #ts.dims<"n", 4, 9, 9>>, tensor<?x4x6x?xf32, #ts.dims<"n", 4, 6, "n + 6">>) {
+func.func @matmul(%x: !x, %w: tensor<4x3x1x1xf32>, %v: !w) -> (tensor<?x4x9x9xf32, #ts.dims<"n", 4, 9, 9>>, tensor<?x4x6x?xf32, #ts.dims<"n", 4, 6, "n + 6">>) {
   %zero = ts.constant dense<0.0> : tensor<f32>
   %p = ts.pad %x value %zero : tensor<f32> low [#ts.dim<0>, #ts.dim<0>, #ts.dim<1>, #ts.dim<1>] high [#ts.dim<0>, #ts.dim<0>, #ts.dim<0>, #ts.dim<0>] : !x
   %c = ts.conv %p, %w strides [1, 1] dilations [1, 1] input_dilations [1, 1] low [#ts.dim<0>, #ts.dim<0>] high [#ts.dim<0>, #ts.dim<0>] : tensor<?x3x9x9xf32, #ts.dims<"n", 3, 9, 9>>, tensor<4x3x1x1xf32>
@@ -63,7 +63,7 @@ func.func @product(%x: !x, %w: tensor<4x3x1x1xf32>, %v: !w) -> (tensor<?x4x9x9xf
   return %c, %d : tensor<?x4x9x9xf32, #ts.dims<"n", 4, 9, 9>>, tensor<?x4x6x?xf32, #ts.dims<"n", 4, 6, "n + 6">>
 }
 
-// Patches are a product, and a padded image that others read stays.
+// Patches are a matmul, and a padded image that others read stays.
 // CHECK-LABEL: @patches
 // CHECK: %[[P:.*]] = ts.pad %arg0
 // CHECK: ts.conv %[[P]],

@@ -44,7 +44,7 @@ func.func @converts(%x: tensor<4xi32>, %c: tensor<4xi1>) -> (tensor<4xi8>, tenso
   return %1, %3 : tensor<4xi8>, tensor<4xf32>
 }
 
-// Products over flattened rows (GPT-2): the rows stay apart, no reshape is left.
+// Matmuls over flattened rows (GPT-2): the rows stay apart, no reshape is left.
 // CHECK-LABEL: @rows
 // CHECK-NOT: ts.reshape
 // CHECK: %[[D:.*]] = ts.dot %arg0, %arg1 batch [] x [] contract [2] x [0]
@@ -206,7 +206,7 @@ func.func @not_one_hot(%i: tensor<5xi64>, %m: tensor<3x4xf32>) -> (tensor<5x4xf3
   return %3, %6 : tensor<5x4xf32>, tensor<5x4xf32>
 }
 
-// Rows in another order: the product reads them as they lie, and the transposes
+// Rows in another order: the matmul reads them as they lie, and the transposes
 // meet. Rows between which the sum runs stay apart.
 // CHECK-LABEL: @rows_in_another_order
 // CHECK: %[[D:.*]] = ts.dot %arg0, %arg1 batch [] x [] contract [2] x [0]
@@ -231,10 +231,10 @@ func.func @rows_in_another_order(%x: tensor<?x?x8xf32, #ts.dims<"b", "s", 8>>, %
 // -----
 
 // The gradient of a weight: sides exchanged, so that nothing is turned round.
-// CHECK-LABEL: @transposed_product
+// CHECK-LABEL: @transposed_matmul
 // CHECK: %[[D:.*]] = ts.dot %arg0, %arg1 batch [] x [] contract [0] x [0] : tensor<5x3xf32>, tensor<5x4xf32>
 // CHECK-NEXT: return %[[D]]
-func.func @transposed_product(%x: tensor<5x3xf32>, %g: tensor<5x4xf32>) -> tensor<3x4xf32> {
+func.func @transposed_matmul(%x: tensor<5x3xf32>, %g: tensor<5x4xf32>) -> tensor<3x4xf32> {
   %0 = ts.dot %g, %x batch [] x [] contract [0] x [0] : tensor<5x4xf32>, tensor<5x3xf32>
   %1 = ts.transpose %0 [1, 0] : tensor<4x3xf32>
   return %1 : tensor<3x4xf32>

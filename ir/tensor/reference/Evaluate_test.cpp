@@ -240,13 +240,13 @@ func.func private @first(%x: tensor<?xf32, #ts.dims<"n">>) -> tensor<1xf32> {
 }
 
 TEST_F(Evaluate, LoopsCarryCollectAndEnd) {
-  // v grows by its sum; rows are the turn's number, until that reaches 2.
+  // v grows by its sum; rows are the iteration's number, until that reaches 2.
   constexpr const char *text = R"(
 func.func @f(%c: tensor<i1>, %x: tensor<?xf32, #ts.dims<"n">>) -> (tensor<?xf32, #ts.dims<"k">>, tensor<?xi64, #ts.dims<"t">>) {
-  %0:2 = ts.loop @turn counter "i" trips <5> while %c : tensor<i1> carried(%x : tensor<?xf32, #ts.dims<"n">>) captures() count "t" symbols ["k"] reversed [false] to (tensor<?xf32, #ts.dims<"k">>, tensor<?xi64, #ts.dims<"t">>)
+  %0:2 = ts.loop @iteration counter "i" trips <5> while %c : tensor<i1> carried(%x : tensor<?xf32, #ts.dims<"n">>) captures() count "t" symbols ["k"] reversed [false] to (tensor<?xf32, #ts.dims<"k">>, tensor<?xi64, #ts.dims<"t">>)
   return %0#0, %0#1 : tensor<?xf32, #ts.dims<"k">>, tensor<?xi64, #ts.dims<"t">>
 }
-func.func private @turn(%v: tensor<?xf32, #ts.dims<"k">>) -> (tensor<i1>, tensor<?xf32, #ts.dims<"k + 1">>, tensor<i64>) {
+func.func private @iteration(%v: tensor<?xf32, #ts.dims<"k">>) -> (tensor<i1>, tensor<?xf32, #ts.dims<"k + 1">>, tensor<i64>) {
   %i = ts.size <"i"> : tensor<i64>
   %two = ts.constant dense<2> : tensor<i64>
   %go = ts.compare lt %i, %two : tensor<i64>

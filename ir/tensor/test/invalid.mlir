@@ -418,35 +418,35 @@ func.func @if_missing(%c: tensor<i1>) {
 
 // -----
 
-func.func private @turn(%x: tensor<4xf32>) -> tensor<5xf32> {
+func.func private @iteration(%x: tensor<4xf32>) -> tensor<5xf32> {
   %0 = ts.constant dense<0.0> : tensor<5xf32>
   return %0 : tensor<5xf32>
 }
 func.func @loop_carried(%x: tensor<4xf32>) {
   // expected-error @+1 {{(C2) carried value 0 becomes 5xf32, the body takes 4xf32}}
-  %0 = ts.loop @turn counter "i" trips <3> carried(%x : tensor<4xf32>) captures() symbols [] reversed [] to (tensor<4xf32>)
+  %0 = ts.loop @iteration counter "i" trips <3> carried(%x : tensor<4xf32>) captures() symbols [] reversed [] to (tensor<4xf32>)
   return
 }
 
 // -----
 
-func.func private @turn(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
+func.func private @iteration(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
   return %x, %x : tensor<4xf32>, tensor<4xf32>
 }
 func.func @loop_scans(%x: tensor<4xf32>) {
   // expected-error @+1 {{(C3) scan 0 of 4xf32 is not its result's type}}
-  %0:2 = ts.loop @turn counter "i" trips <3> carried(%x : tensor<4xf32>) captures() symbols [] reversed [false] to (tensor<4xf32>, tensor<4x4xf32>)
+  %0:2 = ts.loop @iteration counter "i" trips <3> carried(%x : tensor<4xf32>) captures() symbols [] reversed [false] to (tensor<4xf32>, tensor<4x4xf32>)
   return
 }
 
 // -----
 
-func.func private @turn(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
+func.func private @iteration(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
   return %x, %x : tensor<4xf32>, tensor<4xf32>
 }
 func.func @loop_rows(%x: tensor<4xf32>) {
   // expected-error @+1 {{(C4) scans need a number of iterations}}
-  %0:2 = ts.loop @turn counter "i" carried(%x : tensor<4xf32>) captures() symbols [] reversed [false] to (tensor<4xf32>, tensor<4x4xf32>)
+  %0:2 = ts.loop @iteration counter "i" carried(%x : tensor<4xf32>) captures() symbols [] reversed [false] to (tensor<4xf32>, tensor<4x4xf32>)
   return
 }
 

@@ -148,7 +148,7 @@ tile.func @block_parts(%a: !tile.buffer<i8>, %c: !tile.buffer<i32>, %o: index) {
 // -----
 
 tile.func @block_types(%a: !tile.buffer<i8>, %c: !tile.buffer<f32>, %o: index) {
-  // expected-error @+1 {{C3: products of 'i8' and 'i8' are not summed in 'f32'}}
+  // expected-error @+1 {{C3: matmuls of 'i8' and 'i8' are not summed in 'f32'}}
   tile.block A(%a[%o], row %o) B(%a[%o], k %o) over %o C(%c[%o], row %o) rows 32 columns 32 : !tile.buffer<i8>, !tile.buffer<i8> -> !tile.buffer<f32>
   tile.return
 }

@@ -1,6 +1,6 @@
 // RUN: knapper-opt %s -split-input-file -verify-diagnostics
 
-// The entries of a product's shape (ir/config/MatmulGpuConfig.h).
+// The entries of a matmul's shape (ir/config/MatmulGpuConfig.h).
 tile.func @missing(%x: !tile.buffer<bf16>, %c: index) {
   // expected-error@+1 {{C4: shape has no 'tile_k'}}
   tile.matmul A(%x[%c], row %c, k %c) B(%x[%c], column %c, k %c) size %c, %c, %c shape {algorithm = 0, tile_m = 64, tile_n = 64} : !tile.buffer<bf16>, !tile.buffer<bf16> {
@@ -63,7 +63,7 @@ tile.func @no_number(%x: !tile.buffer<bf16>, %c: index) {
 
 // Rows of experts are those of a CTA alone, and their ends are words.
 tile.func @ends_of_gemv(%x: !tile.buffer<bf16>, %e: !tile.buffer<i32>, %c: index) {
-  // expected-error@+1 {{C6: 'ends' are i32, of a product whose CTAs have rows of their own}}
+  // expected-error@+1 {{C6: 'ends' are i32, of a matmul whose CTAs have rows of their own}}
   tile.matmul A(%x[%c], row %c, k %c) B(%x[%c], column %c, k %c) size %c, %c, %c ends %e : !tile.buffer<i32> shape {algorithm = 2, tile_m = 1, tile_n = 64, tile_k = 16, stages = 2, consumers = 8, pingpong = 0, raster_group = 8} : !tile.buffer<bf16>, !tile.buffer<bf16> {
   ^bb0(%value: f32, %i: index, %j: index):
     tile.yield
@@ -74,7 +74,7 @@ tile.func @ends_of_gemv(%x: !tile.buffer<bf16>, %e: !tile.buffer<i32>, %c: index
 // -----
 
 tile.func @ends_of_i64(%x: !tile.buffer<bf16>, %e: !tile.buffer<i64>, %c: index) {
-  // expected-error@+1 {{C6: 'ends' are i32, of a product whose CTAs have rows of their own}}
+  // expected-error@+1 {{C6: 'ends' are i32, of a matmul whose CTAs have rows of their own}}
   tile.matmul A(%x[%c], row %c, k %c) B(%x[%c], column %c, k %c) size %c, %c, %c ends %e : !tile.buffer<i64> shape {algorithm = 0, tile_m = 64, tile_n = 64, tile_k = 16, stages = 2, consumers = 0, pingpong = 0, raster_group = 8} : !tile.buffer<bf16>, !tile.buffer<bf16> {
   ^bb0(%value: f32, %i: index, %j: index):
     tile.yield

@@ -40,7 +40,7 @@ def parts(node: Node) -> Parts:
             raise Refused("a carried number, give a tensor of one element")
         every = [*carried, *rest]
         arguments = {"carried": list(carried), "rest": _tensors(rest)}
-        # The condition twice: before the first turn and after each.
+        # The condition twice: before the first iteration and after each.
         return Parts(arguments, [(_path(g), every) for g in (test, body, test)])
     combine, init, xs, rest = node.args
     for values in (init, xs):

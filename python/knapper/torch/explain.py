@@ -186,7 +186,7 @@ def bench(
     options: dict[str, Any] | None = None,
     **kwargs: Any,
 ) -> Timing:
-    """Calls `model(*args, **kwargs)` eagerly and compiled, in turns, in this
+    """Calls `model(*args, **kwargs)` eagerly and compiled, interleaved, in this
     process: the median of as many calls each as `seconds` allow, at least 5.
 
     Gradients are not recorded. Raises as the compiled functions do, and

@@ -22,7 +22,7 @@ from knapper.torch.program import Program
 
 _log = logging.getLogger("knapper")
 
-# The first calls at a size: blocks of the program's and of torch's, in turns. The
+# The first calls at a size: blocks of the program's and of torch's, interleaved. The
 # first call of a block is not counted: threads of the other side may still spin.
 _BLOCK = 4
 _BLOCKS = 4

@@ -49,7 +49,7 @@ class Options:
         The first backward is no further compile. Modules of one class without parameters
         are one function.
     guard: "measure": the first 16 calls of a graph at each size are the program's and
-        torch's in turns, each run once; where eager is more than 1.05 times as fast,
+        torch's interleaved, each run once; where eager is more than 1.05 times as fast,
         it runs from then on, counted as `eager_graphs`. "off": the program always
         runs, so that no result depends on a clock. "measure" beside
         fallback="error" or freeze=True is an error: these forbid that torch computes.

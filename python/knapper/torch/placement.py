@@ -71,5 +71,5 @@ def deterministic_of(device: torch.device) -> bool:
 
 
 def tf32_of(device: torch.device) -> bool:
-    """Whether products of float32 may round to tf32, as the user told torch."""
+    """Whether matmuls of float32 may round to tf32, as the user told torch."""
     return device.type == "cuda" and torch.backends.cuda.matmul.allow_tf32

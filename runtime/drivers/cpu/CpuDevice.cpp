@@ -309,11 +309,11 @@ public:
     return found->text();
   }
   Expected<std::shared_ptr<const VendorCall>>
-  prepare(const VendorProduct &product, int32_t threads) override {
-    if (product.library != VendorLibrary::onednn)
-      return Device::prepare(product, threads);
+  prepare(const VendorMatmul &matmul, int32_t threads) override {
+    if (matmul.library != VendorLibrary::onednn)
+      return Device::prepare(matmul, threads);
     ASSIGN_OR_RETURN(std::shared_ptr<const OneDnn> found, oneDnn());
-    return oneDnnMatmul(std::move(found), product,
+    return oneDnnMatmul(std::move(found), matmul,
                         threads > 0 ? threads : availableCores());
   }
 

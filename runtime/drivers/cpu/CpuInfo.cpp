@@ -27,7 +27,7 @@ bool hasV4() {
          __builtin_cpu_supports("avx512vl");
 }
 
-/// Whether the processor has tiles with products of bf16 and bytes, and the
+/// Whether the processor has tiles with matmuls of bf16 and bytes, and the
 /// system saves them when it switches threads.
 bool hasTiles() {
   unsigned a, b, c, d;
@@ -39,8 +39,8 @@ bool hasTiles() {
   constexpr unsigned tileState = 3u << 17; // configuration and data
   if ((low & tileState) != tileState)
     return false;
-  constexpr unsigned products = 1u << 22 | 1u << 24 | 1u << 25;
-  return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & products) == products;
+  constexpr unsigned matmuls = 1u << 22 | 1u << 24 | 1u << 25;
+  return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & matmuls) == matmuls;
 }
 
 struct Asked {

@@ -15,7 +15,7 @@ IsaLevel machineLevel();
 /// 0: code for `isa` cannot run at `level`; greater is better. Knows
 /// "x86-64-v3", "x86-64-v4", "x86-64-v4-vnni" (AVX512-VNNI too),
 /// "x86-64-v4-bf16" (AVX512-BF16 as well) and "x86-64-v4-amx" (tile registers
-/// with products of bf16 and bytes).
+/// with matmuls of bf16 and bytes).
 int isaRank(std::string_view isa, IsaLevel level = machineLevel());
 
 /// Tile registers (AMX) are used by leave of the system, which a process asks

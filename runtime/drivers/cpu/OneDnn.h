@@ -11,7 +11,7 @@
 namespace knapper::cpu {
 
 /// Threads: any, all at once. Its primitives run on the thread that executes
-/// them and no other: the workers of a run share a product, not oneDNN's own.
+/// them and no other: the workers of a run share a matmul, not oneDNN's own.
 class OneDnn {
 public:
   using Engine = struct EngineOf *;

@@ -55,7 +55,7 @@ Status describe(const OneDnn &library, const VendorMatrix &matrix, int64_t rows,
                 int64_t columns, Owned<OneDnn::Desc> &desc) {
   std::optional<int> dtype = typeOf(matrix.dtype);
   if (!dtype)
-    return deviceError(cat("it has no products of ", name(matrix.dtype)));
+    return deviceError(cat("it has no matmuls of ", name(matrix.dtype)));
   int64_t strides[2] = {matrix.rowStride, matrix.columnStride};
   if (columns == 1)
     strides[1] = strides[0] == 1 ? rows : 1;
@@ -86,30 +86,30 @@ struct Tile {
   OneDnn::Desc scratchpad = nullptr; // of primitiveDesc
 };
 
-Expected<Tile> makeTile(const OneDnn &library, const VendorProduct &product,
+Expected<Tile> makeTile(const OneDnn &library, const VendorMatmul &matmul,
                         int64_t rows, int64_t columns, uint64_t &scratch) {
   Tile tile(library);
-  TRY(describe(library, product.lhs, rows, product.depth, tile.lhs));
-  TRY(describe(library, product.rhs, product.depth, columns, tile.rhs));
-  TRY(describe(library, product.result, rows, columns, tile.result));
-  if (product.bias)
-    TRY(describe(library, *product.bias, 1, columns, tile.bias));
+  TRY(describe(library, matmul.lhs, rows, matmul.depth, tile.lhs));
+  TRY(describe(library, matmul.rhs, matmul.depth, columns, tile.rhs));
+  TRY(describe(library, matmul.result, rows, columns, tile.result));
+  if (matmul.bias)
+    TRY(describe(library, *matmul.bias, 1, columns, tile.bias));
   Owned<OneDnn::Attributes> attributes(library.attributesDestroy);
   Owned<OneDnn::PostOps> after(library.postOpsDestroy);
   auto check = [](int status, const char *call) -> Status {
     return status == 0 ? success()
            : status == kUnimplemented
-               ? deviceError("it has no such product for this processor")
+               ? deviceError("it has no such matmul for this processor")
                : deviceError(cat(call, " returned ", status));
   };
   TRY(check(library.attributesCreate(&attributes),
             "dnnl_primitive_attr_create"));
   TRY(check(library.setScratchpadMode(attributes, kUserScratchpad),
             "dnnl_primitive_attr_set_scratchpad_mode"));
-  if (product.activation != VendorActivation::none) {
-    int algorithm = product.activation == VendorActivation::relu   ? kRelu
-                    : product.activation == VendorActivation::gelu ? kGeluErf
-                                                                   : kGeluTanh;
+  if (matmul.activation != VendorActivation::none) {
+    int algorithm = matmul.activation == VendorActivation::relu   ? kRelu
+                    : matmul.activation == VendorActivation::gelu ? kGeluErf
+                                                                  : kGeluTanh;
     TRY(check(library.postOpsCreate(&after), "dnnl_post_ops_create"));
     TRY(check(library.appendElementwise(after, algorithm, 0, 0),
               "dnnl_post_ops_append_eltwise"));
@@ -123,7 +123,7 @@ Expected<Tile> makeTile(const OneDnn &library, const VendorProduct &product,
   TRY(check(library.query(tile.primitiveDesc, kQueryName, 0, &implementation),
             "dnnl_primitive_desc_query"));
   if (implementation && std::string_view(implementation).starts_with("ref"))
-    return deviceError("it has only its reference for such a product");
+    return deviceError("it has only its reference for such a matmul");
   TRY(check(library.query(tile.primitiveDesc, kQueryScratchpadDesc, 0,
                           &tile.scratchpad),
             "dnnl_primitive_desc_query"));
@@ -135,10 +135,9 @@ Expected<Tile> makeTile(const OneDnn &library, const VendorProduct &product,
 
 class OneDnnCall : public CpuCall {
 public:
-  OneDnnCall(std::shared_ptr<const OneDnn> library, VendorProduct product,
-             ProductTiles shares)
-      : library(std::move(library)), product(std::move(product)),
-        shares(shares) {
+  OneDnnCall(std::shared_ptr<const OneDnn> library, VendorMatmul matmul,
+             MatmulTiles shares)
+      : library(std::move(library)), matmul(std::move(matmul)), shares(shares) {
     grid = shares.count();
   }
 
@@ -150,7 +149,7 @@ public:
     for (int64_t rows : {shares.tileRows, lastRows})
       for (int64_t columns : {shares.tileColumns, lastColumns}) {
         ASSIGN_OR_RETURN(Tile tile,
-                         makeTile(*library, product, rows, columns, scratch));
+                         makeTile(*library, matmul, rows, columns, scratch));
         tiles.push_back(std::move(tile));
       }
     return success();
@@ -171,9 +170,9 @@ private:
                    int64_t batch, int64_t row, int64_t column) const {
     int64_t at =
         matrix.offset + row * matrix.rowStride + column * matrix.columnStride;
-    for (size_t i = product.batch.size(); i-- > 0;) {
-      at += batch % product.batch[i] * matrix.batchStrides[i];
-      batch /= product.batch[i];
+    for (size_t i = matmul.batch.size(); i-- > 0;) {
+      at += batch % matmul.batch[i] * matrix.batchStrides[i];
+      batch /= matmul.batch[i];
     }
     return static_cast<std::byte *>(buffers[matrix.arg]) +
            at * static_cast<int64_t>(byteSize(matrix.dtype));
@@ -202,34 +201,34 @@ private:
       ++count;
       return true;
     };
-    return add(kLhs, tile.lhs, place(buffers, product.lhs, batch, row, 0)) &&
-           add(kRhs, tile.rhs, place(buffers, product.rhs, batch, 0, column)) &&
+    return add(kLhs, tile.lhs, place(buffers, matmul.lhs, batch, row, 0)) &&
+           add(kRhs, tile.rhs, place(buffers, matmul.rhs, batch, 0, column)) &&
            add(kResult, tile.result,
-               place(buffers, product.result, batch, row, column)) &&
+               place(buffers, matmul.result, batch, row, column)) &&
            add(kScratchpad, tile.scratchpad, context.scratch) &&
-           (!product.bias ||
+           (!matmul.bias ||
             add(kBias, tile.bias,
-                place(buffers, *product.bias, batch, 0, column))) &&
+                place(buffers, *matmul.bias, batch, 0, column))) &&
            dnn.execute(tile.primitive, stream, count, arguments) == 0;
   }
 
   std::shared_ptr<const OneDnn> library; // outlives what it made
-  VendorProduct product;
-  ProductTiles shares;
+  VendorMatmul matmul;
+  MatmulTiles shares;
   std::vector<Tile> tiles; // [last rows][last columns]
 };
 
 } // namespace
 
-ProductTiles tilesOf(const VendorProduct &product, int threads) {
-  ProductTiles tiles;
-  for (int64_t size : product.batch)
+MatmulTiles tilesOf(const VendorMatmul &matmul, int threads) {
+  MatmulTiles tiles;
+  for (int64_t size : matmul.batch)
     tiles.batch *= size;
-  tiles.rows = tiles.tileRows = product.rows;
-  tiles.columns = tiles.tileColumns = product.columns;
+  tiles.rows = tiles.tileRows = matmul.rows;
+  tiles.columns = tiles.tileColumns = matmul.columns;
   // Fewer operations than these are not worth a second thread.
   constexpr double kWorthwhile = 1e6;
-  double operations = 2.0 * product.rows * product.columns * product.depth;
+  double operations = 2.0 * matmul.rows * matmul.columns * matmul.depth;
   if (threads <= 1 || tiles.batch >= 4 * threads ||
       operations * static_cast<double>(tiles.batch) < kWorthwhile)
     return tiles;
@@ -241,11 +240,11 @@ ProductTiles tilesOf(const VendorProduct &product, int threads) {
   };
   int64_t best = -1;
   for (int64_t down = 1; down <= wanted; ++down) {
-    int64_t rows = std::min(product.rows, share(product.rows, down, kRows));
+    int64_t rows = std::min(matmul.rows, share(matmul.rows, down, kRows));
     int64_t columns =
-        std::min(product.columns,
-                 share(product.columns, (wanted + down - 1) / down, kColumns));
-    ProductTiles other = tiles;
+        std::min(matmul.columns,
+                 share(matmul.columns, (wanted + down - 1) / down, kColumns));
+    MatmulTiles other = tiles;
     other.tileRows = rows;
     other.tileColumns = columns;
     // The longest line of tiles that one thread gets, in elements read.
@@ -261,10 +260,10 @@ ProductTiles tilesOf(const VendorProduct &product, int threads) {
 }
 
 Expected<std::shared_ptr<const VendorCall>>
-oneDnnMatmul(std::shared_ptr<const OneDnn> library,
-             const VendorProduct &product, int threads) {
-  auto call = std::make_shared<OneDnnCall>(std::move(library), product,
-                                           tilesOf(product, threads));
+oneDnnMatmul(std::shared_ptr<const OneDnn> library, const VendorMatmul &matmul,
+             int threads) {
+  auto call = std::make_shared<OneDnnCall>(std::move(library), matmul,
+                                           tilesOf(matmul, threads));
   TRY(call->prepare());
   return std::shared_ptr<const VendorCall>(std::move(call));
 }

@@ -43,14 +43,14 @@ Status check(int status, const char *call) {
 }
 
 /// A side as cuBLASLt sees it. It thinks in columns, so it computes the
-/// transposed product: result' = rhs' * lhs', where a row-major matrix is its
+/// transposed matmul: result' = rhs' * lhs', where a row-major matrix is its
 /// own transpose.
 struct Side {
-  bool transposed = false; ///< against what the transposed product wants
+  bool transposed = false; ///< against what the transposed matmul wants
   int64_t rows = 0, columns = 0, leading = 0; ///< as it lies, by columns
 };
 
-/// Of a matrix of `rows` x `columns` whose transpose the product wants.
+/// Of a matrix of `rows` x `columns` whose transpose the matmul wants.
 Expected<Side> sideOf(const VendorMatrix &m, int64_t rows, int64_t columns) {
   bool byRows = columns == 1 || m.columnStride == 1;
   bool byColumns = rows == 1 || m.rowStride == 1;
@@ -92,8 +92,8 @@ private:
 
 class CublasLtCall : public GpuCall {
 public:
-  CublasLtCall(std::shared_ptr<const CublasLt> library, VendorProduct product)
-      : library(std::move(library)), product(std::move(product)),
+  CublasLtCall(std::shared_ptr<const CublasLt> library, VendorMatmul matmul)
+      : library(std::move(library)), matmul(std::move(matmul)),
         operation(*this->library) {}
   ~CublasLtCall() override {
     for (CublasLt::Layout layout : {a, b, d})
@@ -117,7 +117,7 @@ private:
   }
 
   std::shared_ptr<const CublasLt> library; // outlives what it made
-  VendorProduct product;
+  VendorMatmul matmul;
   Operation operation; // with a bias: without its place
   CublasLt::Layout a = nullptr, b = nullptr, d = nullptr;
   bool aTransposed = false, bTransposed = false;
@@ -129,18 +129,18 @@ Status CublasLtCall::makeLayout(const VendorMatrix &matrix, int64_t rows,
                                 bool &transposed) {
   std::optional<int> dtype = typeOf(matrix.dtype);
   if (!dtype)
-    return deviceError(cat("it has no products of ", name(matrix.dtype)));
-  if (!product.batch.empty() && product.batch[0] > INT32_MAX)
+    return deviceError(cat("it has no matmuls of ", name(matrix.dtype)));
+  if (!matmul.batch.empty() && matmul.batch[0] > INT32_MAX)
     return deviceError(
-        cat("it has no ", product.batch[0], " products in one call"));
+        cat("it has no ", matmul.batch[0], " matmuls in one call"));
   ASSIGN_OR_RETURN(Side side, sideOf(matrix, rows, columns));
   transposed = side.transposed;
   TRY(check(library->layoutCreate(&layout, *dtype, side.rows, side.columns,
                                   side.leading),
             "cublasLtMatrixLayoutCreate"));
-  if (product.batch.empty())
+  if (matmul.batch.empty())
     return success();
-  auto batch = static_cast<int32_t>(product.batch[0]);
+  auto batch = static_cast<int32_t>(matmul.batch[0]);
   int64_t stride = matrix.batchStrides[0];
   TRY(check(library->layoutSet(layout, kBatchCount, &batch, sizeof batch),
             "cublasLtMatrixLayoutSetAttribute"));
@@ -149,11 +149,11 @@ Status CublasLtCall::makeLayout(const VendorMatrix &matrix, int64_t rows,
 }
 
 Status CublasLtCall::describe(const void *bias, Operation &made) const {
-  TRY(made.create(product.tf32 && product.lhs.dtype == DType::f32));
+  TRY(made.create(matmul.tf32 && matmul.lhs.dtype == DType::f32));
   TRY(made.set<int32_t>(kTransposeA, aTransposed ? kTransposed : 0));
   TRY(made.set<int32_t>(kTransposeB, bTransposed ? kTransposed : 0));
   uint32_t epilogue = 0;
-  switch (product.activation) {
+  switch (matmul.activation) {
   case VendorActivation::none:
     break;
   case VendorActivation::relu:
@@ -165,11 +165,11 @@ Status CublasLtCall::describe(const void *bias, Operation &made) const {
   case VendorActivation::gelu:
     return deviceError("it has GELU by tanh only");
   }
-  if (product.bias) {
+  if (matmul.bias) {
     epilogue |= kBias;
-    std::optional<int> dtype = typeOf(product.bias->dtype);
+    std::optional<int> dtype = typeOf(matmul.bias->dtype);
     if (!dtype)
-      return deviceError(cat("it has no bias of ", name(product.bias->dtype)));
+      return deviceError(cat("it has no bias of ", name(matmul.bias->dtype)));
     TRY(made.set<int32_t>(kBiasType, *dtype));
     if (bias)
       TRY(made.set(kBiasPointer, bias));
@@ -186,8 +186,8 @@ Status CublasLtCall::findAlgorithm() {
   if (status == 0)
     status = library->preferenceSet(preference, kReduction, &kReduceInFloat32,
                                     sizeof kReduceInFloat32);
-  const VendorMatrix *sides[] = {&product.rhs, &product.lhs, &product.result,
-                                 &product.result};
+  const VendorMatrix *sides[] = {&matmul.rhs, &matmul.lhs, &matmul.result,
+                                 &matmul.result};
   for (int i = 0; i < 4 && status == 0; ++i) {
     // Arguments are aligned; what begins inside one is as its offset is.
     uint64_t bytes = sides[i]->offset * byteSize(sides[i]->dtype);
@@ -205,20 +205,19 @@ Status CublasLtCall::findAlgorithm() {
   library->preferenceDestroy(preference);
   TRY(check(status, "cublasLtMatmulAlgoGetHeuristic"));
   if (count < 1 || found.status != 0)
-    return deviceError("it has no algorithm for such a product");
+    return deviceError("it has no algorithm for such a matmul");
   algorithm = found.algorithm;
   scratch = found.workspace;
   return success();
 }
 
 Status CublasLtCall::prepare() {
-  if (product.batch.size() > 1)
-    return deviceError("it has products with one batch dim only");
+  if (matmul.batch.size() > 1)
+    return deviceError("it has matmuls with one batch dim only");
   bool dTransposed = false;
-  TRY(makeLayout(product.rhs, product.depth, product.columns, a, aTransposed));
-  TRY(makeLayout(product.lhs, product.rows, product.depth, b, bTransposed));
-  TRY(makeLayout(product.result, product.rows, product.columns, d,
-                 dTransposed));
+  TRY(makeLayout(matmul.rhs, matmul.depth, matmul.columns, a, aTransposed));
+  TRY(makeLayout(matmul.lhs, matmul.rows, matmul.depth, b, bTransposed));
+  TRY(makeLayout(matmul.result, matmul.rows, matmul.columns, d, dTransposed));
   if (dTransposed)
     return deviceError("its results lie by rows");
   TRY(describe(nullptr, operation));
@@ -229,14 +228,14 @@ Status CublasLtCall::enqueue(void *const *buffers, void *workspace,
                              Stream stream) const {
   // The bias's place is part of the description, which other runs read.
   Operation placed(*library);
-  if (product.bias)
-    TRY(describe(place(buffers, *product.bias), placed));
+  if (matmul.bias)
+    TRY(describe(place(buffers, *matmul.bias), placed));
   const float one = 1, zero = 0;
-  void *result = place(buffers, product.result);
+  void *result = place(buffers, matmul.result);
   return check(
       library->matmul(
-          library->handle, product.bias ? placed.get() : operation.get(), &one,
-          place(buffers, product.rhs), a, place(buffers, product.lhs), b, &zero,
+          library->handle, matmul.bias ? placed.get() : operation.get(), &one,
+          place(buffers, matmul.rhs), a, place(buffers, matmul.lhs), b, &zero,
           result, d, result, d, &algorithm, workspace, scratch, stream),
       "cublasLtMatmul");
 }
@@ -245,8 +244,8 @@ Status CublasLtCall::enqueue(void *const *buffers, void *workspace,
 
 Expected<std::shared_ptr<const VendorCall>>
 cublasLtMatmul(std::shared_ptr<const CublasLt> library,
-               const VendorProduct &product) {
-  auto call = std::make_shared<CublasLtCall>(std::move(library), product);
+               const VendorMatmul &matmul) {
+  auto call = std::make_shared<CublasLtCall>(std::move(library), matmul);
   TRY(call->prepare());
   return std::shared_ptr<const VendorCall>(std::move(call));
 }

@@ -16,10 +16,10 @@ public:
                          Stream stream) const = 0;
 };
 
-/// A DeviceError where cuBLASLt has no algorithm for the product. The device's
+/// A DeviceError where cuBLASLt has no algorithm for the matmul. The device's
 /// context is current.
 Expected<std::shared_ptr<const VendorCall>>
 cublasLtMatmul(std::shared_ptr<const CublasLt> library,
-               const VendorProduct &product);
+               const VendorMatmul &matmul);
 
 } // namespace knapper::cuda

@@ -55,11 +55,11 @@ struct Case {
 
 class CublasLtMatmul : public testing::TestWithParam<Case> {};
 
-TEST_P(CublasLtMatmul, IsTheProduct) {
+TEST_P(CublasLtMatmul, IsTheMatmul) {
   const Case &c = GetParam();
   bool batched = c.batch > 0;
   int64_t batches = std::max<int64_t>(c.batch, 1);
-  VendorProduct p;
+  VendorMatmul p;
   p.library = VendorLibrary::cublaslt;
   if (batched)
     p.batch = {c.batch};
@@ -114,7 +114,7 @@ TEST_P(CublasLtMatmul, IsTheProduct) {
 
 constexpr auto kNone = VendorActivation::none;
 INSTANTIATE_TEST_SUITE_P(
-    Products, CublasLtMatmul,
+    Matmuls, CublasLtMatmul,
     testing::Values(Case{0, 7, 9, 5, true, true, false, kNone},
                     Case{0, 7, 9, 5, true, false, true, kNone},
                     Case{0, 7, 9, 5, false, true, true, VendorActivation::relu},
@@ -127,8 +127,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{0, 7, 9, 1, false, true, false, kNone},
                     Case{2, 1, 1, 1, true, true, true, kNone}));
 
-VendorProduct plain() {
-  VendorProduct p;
+VendorMatmul plain() {
+  VendorMatmul p;
   p.library = VendorLibrary::cublaslt;
   p.rows = p.columns = p.depth = 4;
   p.lhs = matrix(0, 4, 4, true, 0, false);
@@ -137,14 +137,14 @@ VendorProduct plain() {
   return p;
 }
 
-std::string refusal(const VendorProduct &product) {
+std::string refusal(const VendorMatmul &matmul) {
   Expected<std::shared_ptr<const VendorCall>> call =
-      cublasLtMatmul(fake(), product);
+      cublasLtMatmul(fake(), matmul);
   return call ? "none" : call.error().what;
 }
 
 TEST(CublasLt, RefusesWhatItHasNot) {
-  VendorProduct p = plain();
+  VendorMatmul p = plain();
   EXPECT_EQ(refusal(p), "none");
   p.activation = VendorActivation::gelu;
   EXPECT_THAT(refusal(p), HasSubstr("by tanh only"));
@@ -154,7 +154,7 @@ TEST(CublasLt, RefusesWhatItHasNot) {
   EXPECT_THAT(refusal(p), HasSubstr("neither its rows nor its columns"));
   p = plain();
   p.lhs.dtype = p.rhs.dtype = DType::i32;
-  EXPECT_THAT(refusal(p), HasSubstr("no products of i32"));
+  EXPECT_THAT(refusal(p), HasSubstr("no matmuls of i32"));
   p = plain();
   p.rhs.dtype = DType::bf16; // the fake has only float32
   EXPECT_THAT(refusal(p), HasSubstr("cublasLtMatmulAlgoGetHeuristic returned"));
@@ -164,7 +164,7 @@ TEST(CublasLt, RefusesWhatItHasNot) {
   p = plain();
   p.batch = {int64_t(1) << 31};
   p.lhs.batchStrides = p.rhs.batchStrides = p.result.batchStrides = {16};
-  EXPECT_THAT(refusal(p), HasSubstr("no 2147483648 products in one call"));
+  EXPECT_THAT(refusal(p), HasSubstr("no 2147483648 matmuls in one call"));
 }
 
 TEST(CublasLt, IsOfAKnownVersionAndPlace) {

@@ -137,13 +137,13 @@ public:
     return found->text();
   }
   Expected<std::shared_ptr<const VendorCall>>
-  prepare(const VendorProduct &product, int32_t threads) override {
-    if (product.library != VendorLibrary::cublaslt)
-      return Device::prepare(product, threads);
+  prepare(const VendorMatmul &matmul, int32_t threads) override {
+    if (matmul.library != VendorLibrary::cublaslt)
+      return Device::prepare(matmul, threads);
     ASSIGN_OR_RETURN(std::shared_ptr<const CublasLt> found, cublasLt());
     Current current(*gpu);
     DuringCapture allowed(*gpu);
-    return cublasLtMatmul(std::move(found), product);
+    return cublasLtMatmul(std::move(found), matmul);
   }
 
 private:

@@ -1,7 +1,7 @@
 // A stream as a queue. Recordings are captured graphs.
 #include "runtime/drivers/cuda/CublasLtMatmul.h"
 #include "runtime/drivers/cuda/CudaCode.h"
-#include "runtime/drivers/cuda/TensorMaps.h"
+#include "runtime/drivers/cuda/TmaDescriptors.h"
 
 #include "runtime/base/Text.h"
 

@@ -176,12 +176,12 @@ void multiply(const Instruction &i) {
   for (unsigned t : {sum, a, b})
     needTile(t, i);
   if (sum == a || sum == b || a == b)
-    refuse("a product of a tile and itself", i.at);
+    refuse("a matmul of a tile and itself", i.at);
   if (state.rows[sum] != state.rows[a] ||
       state.rowBytes[sum] != state.rowBytes[b] ||
       state.rowBytes[a] != 4 * state.rows[b] || state.rowBytes[a] % 4 ||
       state.rowBytes[sum] % 4)
-    refuse("a product of tiles that do not fit", i.at);
+    refuse("a matmul of tiles that do not fit", i.at);
   unsigned groups = state.rows[b];
   for (unsigned m = 0; m < state.rows[sum]; ++m)
     for (unsigned n = 0; n < state.rowBytes[sum] / 4u; ++n) {

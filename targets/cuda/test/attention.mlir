@@ -133,7 +133,7 @@ func.func @float32(%q: !e, %k: !e, %v: !e) -> !e {
 !bw = tensor<2x17x960x64xf32>
 
 // f32 of what was widened: the 16 bits are read, weights are three terms of bf16 each, from the smallest ones on. The
-// products of a block begin at zero and the result leaves from registers.
+// matmuls of a block begin at zero and the result leaves from registers.
 // TILE-LABEL: @kernel6_0(
 // TILE: tile.attention {{.*}}algorithm = 1 {{.*}}tile_n = 64
 // CHECK-LABEL: .entry kernel6_0(

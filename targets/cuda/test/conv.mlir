@@ -1,4 +1,4 @@
-// Convolutions as products whose left side is read through the window: on Hopper gathered into the ring by asynchronous
+// Convolutions as matmuls whose left side is read through the window: on Hopper gathered into the ring by asynchronous
 // copies of 16 bytes, the filter copied in boxes; else through shared memory. No patches in memory.
 // RUN: knapper-opt %s --form-kernels | knapper-translate --kernels-to-tile --isa=sm_90a -o %t.mlir
 // RUN: knapper-translate --tile-to-ptx %t.mlir -o %t.ptx

@@ -1,4 +1,4 @@
-// Products of float32 by FMAs: large tiles, or small ones whose depth several teams of threads share, or the CTAs of a
+// Matmuls of float32 by FMAs: large tiles, or small ones whose depth several teams of threads share, or the CTAs of a
 // cluster.
 // RUN: knapper-opt %s --form-kernels | knapper-translate --kernels-to-tile --isa=sm_90a -o %t.mlir
 // RUN: FileCheck %s --check-prefix=TILE < %t.mlir

@@ -1,4 +1,4 @@
-// Shapes of products that do not fit in a processor's shared memory, or that read past what there is, are refused.
+// Shapes of matmuls that do not fit in a processor's shared memory, or that read past what there is, are refused.
 // RUN: not knapper-translate --tile-to-ptx %s -o %t.ptx 2>&1 | FileCheck %s
 
 // CHECK: 'tile.matmul' op has a shape or element types that this algorithm cannot do

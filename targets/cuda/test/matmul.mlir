@@ -1,4 +1,4 @@
-// Products on Hopper: copies of boxes on barriers, a warpgroup that copies and two that multiply, results through
+// Matmuls on Hopper: copies of boxes on barriers, a warpgroup that copies and two that multiply, results through
 // shared memory; nothing in local memory.
 // RUN: knapper-opt %s --form-kernels | knapper-translate --kernels-to-tile --isa=sm_90a -o %t.mlir
 // RUN: knapper-translate --tile-to-ptx %t.mlir -o %t.ptx
@@ -308,7 +308,7 @@ func.func @stages(%x: tensor<4600x4112xbf16>, %w: tensor<2128x4112xbf16>) -> ten
   return %0 : tensor<4600x2128xbf16>
 }
 
-// In place of rows that are not copied products read what follows: of the last stage its columns, where results have no
+// In place of rows that are not copied wgmmas read what follows: of the last stage its columns, where results have no
 // place of their own.
 // TILE-LABEL: @kernel18_0(
 // TILE: copied_m = 24 {{.*}}epilogue_chunks = 0

@@ -1,4 +1,4 @@
-// Products on GPUs before Hopper: copies to shared memory that nobody waits for, matrices from there, products of warps.
+// Matmuls on GPUs before Hopper: copies to shared memory that nobody waits for, matrices from there, MMAs of warps.
 // RUN: knapper-opt %s --form-kernels | knapper-translate --kernels-to-tile --isa=sm_80 -o %t.mlir
 // RUN: knapper-translate --tile-to-ptx --isa=sm_80 %t.mlir -o %t.ptx
 // RUN: FileCheck %s < %t.ptx

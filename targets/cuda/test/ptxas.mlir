@@ -7,12 +7,12 @@
 
 // CHECK-COUNT-4: 0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
 // RUN: knapper-opt %S/matmul.mlir --form-kernels | knapper-translate --kernels-to-tile --isa=sm_90a | knapper-translate --tile-to-ptx -o %t.ptx
-// RUN: %ptxas -arch=sm_90a -v %t.ptx -o %t.cubin 2>&1 | FileCheck %s --check-prefix=PRODUCT
+// RUN: %ptxas -arch=sm_90a -v %t.ptx -o %t.cubin 2>&1 | FileCheck %s --check-prefix=MATMUL
 
-// No product waits for another one (C7510 and its kin), none spills.
-// PRODUCT-NOT: C75
-// PRODUCT-COUNT-28: 0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
-// PRODUCT-NOT: C75
+// No wgmma waits for another one (C7510 and its kin), none spills.
+// MATMUL-NOT: C75
+// MATMUL-COUNT-28: 0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+// MATMUL-NOT: C75
 // RUN: knapper-opt %S/attention.mlir --form-kernels | knapper-translate --kernels-to-tile --isa=sm_90a | knapper-translate --tile-to-ptx -o %t.ptx
 // RUN: %ptxas -arch=sm_90a -v %t.ptx -o %t.cubin 2>&1 | FileCheck %s --check-prefix=ATTENTION
 

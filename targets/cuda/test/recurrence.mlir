@@ -4,7 +4,7 @@
 // RUN: %ptxas -arch=sm_90a -v %t.ptx -o %t.cubin 2>&1 | FileCheck %s --check-prefix=SPILLS
 // SPILLS-COUNT-3: 0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
 
-// A thread has a unit's weights of every second run; one barrier a step, the input of the next step is read before the products.
+// A thread has a unit's weights of every second run; one barrier a step, the input of the next step is read before the matmuls.
 // CHECK-LABEL: .entry one(
 // CHECK: .reqntid 64
 // CHECK-COUNT-16: ld.global.nc.b32

@@ -1,4 +1,4 @@
-// Products of float32 that may round their operands to tf32 (--allow-tf32): by warpgroups where both sides lie by depth, else by warps.
+// Matmuls of float32 that may round their operands to tf32 (--allow-tf32): by warpgroups where both sides lie by depth, else by warps.
 // RUN: knapper-opt %s --form-kernels | knapper-translate --kernels-to-tile --isa=sm_90a -o %t.mlir
 // RUN: knapper-translate --tile-to-ptx %t.mlir | FileCheck %s
 // RUN: FileCheck %s --check-prefix=TILE < %t.mlir

@@ -120,7 +120,7 @@ def movement() -> Iterator[Program]:
 
 
 @register
-def products() -> Iterator[Program]:
+def matmuls() -> Iterator[Program]:
     x, y = floats((3, 6)), floats((6, 4), 1)
     right = {"centred": "!quant.uniform<i8:f32, 0.25>", "coarse": "!quant.uniform<i8:f32, 0.75>", "by columns": "!quant.uniform<i8:f32:1, {0.5, 0.25, 1.0, 0.125}>"}
     for kind in ("i8", "i8 centred"):

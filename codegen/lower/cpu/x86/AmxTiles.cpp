@@ -208,8 +208,8 @@ void CpuLowering::tileTail(const TileBlock &block, llvm::Value *a,
            b.getInt64(uint64_t(block.columns) * kRowBytes));
 }
 
-LogicalResult CpuLowering::blockProduct(tile::BlockOp op) {
-  if (!target.tileProducts)
+LogicalResult CpuLowering::blockMatmul(tile::BlockOp op) {
+  if (!target.tileMatmuls)
     return op.emitOpError("needs tile registers, which ")
            << target.isa << " has not";
   auto a = buffer(op.getA()), bb = buffer(op.getB()), c = buffer(op.getC());

@@ -10,7 +10,7 @@ using namespace mlir;
 namespace knapper::lower {
 
 CpuLowering::GroupRow CpuLowering::byteRow(llvm::Value *words) {
-  if (target.byteProducts)
+  if (target.byteDots)
     return {words};
   // The instruction for bytes saturates its sums of two in 16 bits; that for 16
   // bits does not. Bytes 0 and 2, and bytes 1 and 3 of a lane are pairs of it.
@@ -22,8 +22,8 @@ CpuLowering::GroupRow CpuLowering::byteRow(llvm::Value *words) {
           b.CreateAShr(pairs, eight)};
 }
 
-llvm::Value *CpuLowering::addByteProducts(llvm::Value *sum, llvm::Value *a,
-                                          const GroupRow &row) {
+llvm::Value *CpuLowering::addByteDots(llvm::Value *sum, llvm::Value *a,
+                                      const GroupRow &row) {
   unsigned lanes = laneCount(sum->getType());
   if (row.all) {
     auto *type = llvm::FixedVectorType::get(b.getInt8Ty(), 4 * lanes);
@@ -47,7 +47,7 @@ llvm::Value *CpuLowering::addByteProducts(llvm::Value *sum, llvm::Value *a,
   return add(b.CreateLShr(pairs, llvm::ConstantInt::get(type, 8)), row.odd);
 }
 
-void CpuLowering::byteProducts(tile::AddByteProductsOp op) {
+void CpuLowering::byteDots(tile::AddByteProductsOp op) {
   unsigned lanes = op.getType().getNumElements(),
            width = target.lanes(DType::f32);
   while (lanes % width)
@@ -56,7 +56,7 @@ void CpuLowering::byteProducts(tile::AddByteProductsOp op) {
   for (auto [sum, x, y] :
        llvm::zip_equal(pieces(op.getSum(), width), pieces(op.getA(), width),
                        pieces(op.getB(), width)))
-    sums.push_back(addByteProducts(sum, x, byteRow(y)));
+    sums.push_back(addByteDots(sum, x, byteRow(y)));
   setPieces(op.getResult(), sums);
 }
 
@@ -73,13 +73,13 @@ static llvm::Value *oddOf(llvm::IRBuilder<> &b, llvm::Value *words) {
 }
 
 CpuLowering::GroupRow CpuLowering::pairRow(llvm::Value *words) {
-  if (target.pairProducts)
+  if (target.pairDots)
     return {words};
   return {nullptr, evenOf(b, words), oddOf(b, words)};
 }
 
-llvm::Value *CpuLowering::addPairProducts(llvm::Value *sum, llvm::Value *a,
-                                          const GroupRow &row, unsigned count) {
+llvm::Value *CpuLowering::addPairDots(llvm::Value *sum, llvm::Value *a,
+                                      const GroupRow &row, unsigned count) {
   unsigned lanes = laneCount(sum->getType());
   llvm::Value *pair = b.CreateBitCast(
       splat(a, lanes), llvm::FixedVectorType::get(b.getInt32Ty(), lanes));

@@ -86,7 +86,7 @@ void Kernels::call(const std::string &name, std::vector<const void *> buffers,
 
 std::vector<std::string_view> isasHere() {
   std::vector<std::string_view> here;
-  // What a level adds for products has nothing to do with functions.
+  // What a level adds for matmuls has nothing to do with functions.
   for (std::string_view isa : {"x86-64-v4", "x86-64-v3"})
     if (isa == "x86-64-v4" ? __builtin_cpu_supports("x86-64-v4")
                            : __builtin_cpu_supports("x86-64-v3"))

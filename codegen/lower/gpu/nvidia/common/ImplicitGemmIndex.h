@@ -1,4 +1,4 @@
-// Where the product of a convolution finds the elements of its left side: a row
+// Where the matmul of a convolution finds the elements of its left side: a row
 // is an output position, a depth a tap of the window and a channel.
 #pragma once
 

@@ -66,8 +66,8 @@ protected:
     return lowering.sharedArray(element, count, suffix);
   }
   llvm::Value *launchedShared() { return lowering.launchedShared(); }
-  llvm::SmallVector<llvm::Value *> tensorMaps() {
-    return lowering.tensorMaps();
+  llvm::SmallVector<llvm::Value *> tmaDescriptors() {
+    return lowering.tmaDescriptors();
   }
   /// The pointer of an address in shared memory, i32.
   llvm::Value *sharedPointer(llvm::Value *address) {

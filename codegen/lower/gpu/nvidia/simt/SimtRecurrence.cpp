@@ -32,13 +32,13 @@ private:
   void place();
   void makeShared();
   void readWeights();
-  /// A run of a product's weights as f32; `zero` is one that follows from the
+  /// A run of a matmul's weights as f32; `zero` is one that follows from the
   /// step.
-  llvm::SmallVector<llvm::Value *> weightsOf(unsigned product, unsigned run,
+  llvm::SmallVector<llvm::Value *> weightsOf(unsigned matmul, unsigned run,
                                              llvm::Value *zero);
   /// What a step needs besides states, where `condition` holds, too.
   Carried readInputs(llvm::Value *step, llvm::Value *condition);
-  /// Of the thread's row, a sum a product.
+  /// Of the thread's row, a sum a matmul.
   Carried multiply(llvm::Value *step, llvm::Value *buffer);
   /// To every CTA of the cluster.
   void writeStates(llvm::Value *buffer, const Carried &states);
@@ -70,7 +70,7 @@ private:
   unsigned units = 0;                  ///< of the CTA
   unsigned pitch = 0;                  ///< elements of a row in shared memory
   llvm::SmallVector<int64_t> shared;   ///< the states that are multiplied
-  llvm::SmallVector<unsigned> buffers; ///< of each product, in `shared`
+  llvm::SmallVector<unsigned> buffers; ///< of each matmul, in `shared`
   llvm::Value *rows = nullptr, *steps = nullptr;   // i64
   llvm::Value *slice = nullptr, *ownRow = nullptr; // i32
   llvm::Value *part = nullptr;                     ///< of the cluster, i32
@@ -78,7 +78,7 @@ private:
   llvm::Value *row = nullptr;                      ///< of the batch, i64
   llvm::Value *owns = nullptr; ///< whether (row, unit) is the thread's
   llvm::Value *memory = nullptr;
-  llvm::SmallVector<llvm::Value *> weights; ///< [product][run][element or two]
+  llvm::SmallVector<llvm::Value *> weights; ///< [matmul][run][element or two]
   LogicalResult status = success();
 };
 
@@ -150,8 +150,8 @@ void RecurrenceRecipe::makeShared() {
 void RecurrenceRecipe::readWeights() {
   Block &block = op.getWeights().front();
   Operation *end = block.getTerminator();
-  unsigned products = op.getSources().size();
-  weights.resize(uint64_t(products) * runs *
+  unsigned matmuls = op.getSources().size();
+  weights.resize(uint64_t(matmuls) * runs *
                  (config.packed ? width / 2 : width));
   for (unsigned i = 0; i < runs; ++i) {
     llvm::Value *first =
@@ -166,7 +166,7 @@ void RecurrenceRecipe::readWeights() {
       status = failure();
       return;
     }
-    for (unsigned p = 0; p < products; ++p) {
+    for (unsigned p = 0; p < matmuls; ++p) {
       llvm::Value *values = scalar(end->getOperand(p));
       if (config.packed)
         values = b.CreateBitCast(
@@ -186,9 +186,9 @@ void RecurrenceRecipe::readWeights() {
 }
 
 llvm::SmallVector<llvm::Value *>
-RecurrenceRecipe::weightsOf(unsigned product, unsigned run, llvm::Value *zero) {
+RecurrenceRecipe::weightsOf(unsigned matmul, unsigned run, llvm::Value *zero) {
   if (!config.packed) {
-    auto *first = weights.begin() + (product * runs + run) * width;
+    auto *first = weights.begin() + (matmul * runs + run) * width;
     return {first, first + width};
   }
   llvm::SmallVector<llvm::Value *> values;
@@ -202,7 +202,7 @@ RecurrenceRecipe::weightsOf(unsigned product, unsigned run, llvm::Value *zero) {
   };
   constexpr unsigned low = 0x1044, high = 0x3244;
   for (unsigned j = 0; j < width / 2; ++j) {
-    llvm::Value *word = weights[(product * runs + run) * (width / 2) + j];
+    llvm::Value *word = weights[(matmul * runs + run) * (width / 2) + j];
     if (element.isBF16()) {
       values.push_back(bytes(word, low));
       values.push_back(bytes(word, high));
@@ -250,11 +250,11 @@ Carried RecurrenceRecipe::readInputs(llvm::Value *step,
 
 Carried RecurrenceRecipe::multiply(llvm::Value *step, llvm::Value *buffer) {
   llvm::Value *zero = b.CreateLShr(narrowed(step), 31);
-  unsigned products = op.getSources().size(), count = config.rows;
+  unsigned matmuls = op.getSources().size(), count = config.rows;
   llvm::Type *type = width > 1
                          ? llvm::FixedVectorType::get(b.getFloatTy(), width)
                          : b.getFloatTy();
-  Carried sums(uint64_t(products) * count, f32(0)); // [product][row]
+  Carried sums(uint64_t(matmuls) * count, f32(0)); // [matmul][row]
   llvm::Value *from = b.CreateMul(slice, n32(width));
   for (unsigned i = 0; i < runs; ++i) {
     llvm::SmallVector<llvm::Value *> values; // [row][state]
@@ -266,7 +266,7 @@ Carried RecurrenceRecipe::multiply(llvm::Value *step, llvm::Value *buffer) {
                 b.CreateAdd(b.CreateAdd(placeOf(buffer, state, n32(r)), from),
                             n32(i * config.slices * width))),
             llvm::Align(4 * width)));
-    for (unsigned p = 0; p < products; ++p) {
+    for (unsigned p = 0; p < matmuls; ++p) {
       llvm::SmallVector<llvm::Value *> own = weightsOf(p, i, zero);
       for (unsigned r = 0; r < count; ++r)
         for (unsigned j = 0; j < width; ++j) {
@@ -283,7 +283,7 @@ Carried RecurrenceRecipe::multiply(llvm::Value *step, llvm::Value *buffer) {
         count > 1 ? b.CreateICmpNE(b.CreateAnd(slice, n32(distance)), n32(0))
                   : nullptr;
     Carried next;
-    for (unsigned p = 0; p < products; ++p)
+    for (unsigned p = 0; p < matmuls; ++p)
       for (unsigned r = 0; r < std::max(count / 2, 1u); ++r) {
         llvm::Value *own = sums[p * count + r], *other = own;
         if (upper) {

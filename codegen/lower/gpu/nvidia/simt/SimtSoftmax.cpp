@@ -100,7 +100,7 @@ void SimtAttentionRecipe::softmaxRow(unsigned r,
 }
 
 void SimtAttentionRecipe::writeWeights(const Carried &scores) {
-  // (The products that read the weights before lie behind a barrier, unless
+  // (The matmuls that read the weights before lie behind a barrier, unless
   // there is no depth.)
   barrier();
   for (unsigned c = 0; c < kOwnKeys; ++c)

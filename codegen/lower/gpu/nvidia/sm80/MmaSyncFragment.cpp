@@ -1,4 +1,4 @@
-// A matmul by mma.sync: a warp's products of one stage, from matrices that it
+// A matmul by mma.sync: a warp's MMAs of one stage, from matrices that it
 // reads by ldmatrix.
 #include "codegen/lower/gpu/nvidia/sm80/MmaSyncRecipe.h"
 
@@ -70,7 +70,7 @@ MmaSyncRecipe::Words MmaSyncRecipe::fragment(unsigned side, unsigned tile,
   Words result = s.transposed[side] && tf32 ? words32(side, tile, step, at)
                                             : matrices(side, tile, step, at);
   for (llvm::Value *&word : result) {
-    if (tf32) // else the product cuts the bits off: a bias
+    if (tf32) // else the MMA cuts the bits off: a bias
       word = b.CreateIntrinsic(llvm::Intrinsic::nvvm_f2tf32_rna, {},
                                {b.CreateBitCast(word, b.getFloatTy())});
     if (element.isF16())

@@ -1,6 +1,6 @@
 // Matmuls by warps, for GPUs from sm_80 on: blocks copied by cp.async
 // into a ring of stages, ldmatrix, mma.sync. f16 and bf16; f32 where `tf32`
-// says that its products may be of that.
+// says that its operands may be tf32.
 //
 //   shared memory: [block of A, block of B] x stages
 //                  16 rows of f32 a warp, where the ring was, at the end
@@ -11,10 +11,10 @@
 // last bits, so that what a warp reads together is in different banks.
 //
 // A side that is not `copied` lies where cp.async does not reach: its threads
-// read by 16-byte accesses around, while the products of the stage before run,
+// read by 16-byte accesses around, while the MMAs of the stage before run,
 // shift, and write.
 //
-// Thread t has of a product of 16 rows by 8 columns in sum i row t/4 + 8*(i/2),
+// Thread t has of an MMA of 16 rows by 8 columns in sum i row t/4 + 8*(i/2),
 // column 2*(t%4) + i%2. At the end the rows go through shared memory, so that a
 // thread gets runs of columns and a warp whole rows.
 #include "codegen/lower/gpu/nvidia/common/Recipes.h"

@@ -58,7 +58,7 @@ struct MmaSyncShape {
   }
 };
 
-/// A side of the product.
+/// A side of the matmul.
 struct MmaSyncOperand {
   BufferRef buffer;
   llvm::Value *pitch; // elements from line to line, i64
@@ -123,7 +123,7 @@ private:
   /// Writes what `begin` only read.
   void finish(llvm::Value *stage, llvm::ArrayRef<InFlight> coming);
 
-  //===-- Products (MmaSyncFragment.cpp) ----------------------------------===//
+  //===-- MMAs (MmaSyncFragment.cpp) --------------------------------------===//
   /// Four matrices of 8 x 16 bytes: of A (rows, depth) 0 0, 8 0, 0 1, 8 1, of B
   /// (columns, depth) 0 0, 0 1, 8 0, 8 1; eight lanes say where each lies.
   Words fragment(unsigned side, unsigned tile, unsigned step,

@@ -1,15 +1,15 @@
-// Products with packed integers (tile.packed_matmul) by mma.sync, for GPUs from
+// Matmuls with packed integers (tile.packed_matmul) by mma.sync, for GPUs from
 // sm_80 on. The integers are the left operand, 16 columns of the result a warp;
-// rows of A are the right one, 8 a product. So of few rows nothing but the
+// rows of A are the right one, 8 an MMA. So of few rows nothing but the
 // reading of the integers takes time, and of many each integer is made a
 // float once for all rows of the CTA.
 //
-// A product may have its depths in any order that both operands share. Thread t
+// An MMA may have its depths in any order that both operands share. Thread t
 // of a warp reads `access` bytes of columns t/4 and t/4 + 8 at place t%4 of a
 // span, and has that part of the depth of both operands:
 //
 //   column   | place 0 | place 1 | place 2 | place 3 |   one span
-//             lanes of thread 0 .. 3, products of 4 depths of each
+//             lanes of thread 0 .. 3, MMAs of 4 depths of each
 //
 // Integers become f16 or bf16 two at a time, in the halves of a word. Depths
 // i and i + 4 (of four bits) or i and i + 2 (of eight) lie one half of a word
@@ -37,7 +37,7 @@ namespace knapper::lower {
 
 namespace {
 
-constexpr unsigned kTileRows = 8; // of A in a product
+constexpr unsigned kTileRows = 8; // of A in an MMA
 
 class PackedMatmulRecipe : KernelRecipe {
 public:
@@ -250,7 +250,7 @@ llvm::Value *PackedMatmulRecipe::pair(llvm::Value *word, unsigned number) {
 void PackedMatmulRecipe::multiply(llvm::Value *number, const Span &span,
                                   llvm::MutableArrayRef<llvm::Value *> sums) {
   unsigned pairs = 16 / c.bits; // of a word
-  llvm::Intrinsic::ID product =
+  llvm::Intrinsic::ID mma =
       isF16 ? llvm::Intrinsic::nvvm_mma_m16n8k16_row_col_f32_f32
             : llvm::Intrinsic::nvvm_mma_m16n8k16_row_col_bf16;
   // A word of the operand as the intrinsics want it.
@@ -282,7 +282,7 @@ void PackedMatmulRecipe::multiply(llvm::Value *number, const Span &span,
                                               left[0][i + 1], left[1][i + 1],
                                               picked(i),      picked(i + 1)};
         args.append(own.begin(), own.end());
-        llvm::Value *all = b.CreateIntrinsic(product, {}, args);
+        llvm::Value *all = b.CreateIntrinsic(mma, {}, args);
         for (unsigned q = 0; q < 4; ++q)
           own[q] = b.CreateExtractValue(all, q);
       }

@@ -103,7 +103,7 @@ private:
   Value *rowOf(Value *block, Value *head, Value *key, int64_t width);
   /// 1 / sum, or 0 of a row that sees nothing.
   Value *inverseOf(Value *sum);
-  /// Scores in powers of 2, of products of queries and keys.
+  /// Scores in powers of 2, of matmuls of queries and keys.
   Value *scoreOf(Value *dot);
 
   //===-- By mma.sync -----------------------------------------------------===//

@@ -14,7 +14,7 @@
 // Per block n: start S = Q K(n), then O += P V(n + 1), whose P is that of the
 // block before; when S is done (O is still under way) the softmax of S; when O
 // is done P takes the new weights and O is scaled to the new maximum. So the
-// exponentials hide under the products. Weights are 2^(c S - c m), c the scale
+// exponentials hide under the matmuls. Weights are 2^(c S - c m), c the scale
 // times log2 e and m the row's largest S so far.
 //
 // Queries have two buffers: the next block's come while this one is computed,
@@ -22,7 +22,7 @@
 //
 // Thread t of a warpgroup (warp w, lane l) has of its 64 rows in sum i
 //   row 16w + l/4 + 8*((i/2)%2), column 8*(i/4) + 2*(l%4) + i%2
-// which, packed in pairs, is how a product takes its left side from registers.
+// which, packed in pairs, is how a wgmma takes its left side from registers.
 #include "codegen/lower/gpu/nvidia/common/Recipes.h"
 #include "codegen/lower/gpu/nvidia/sm90/FlashRecipe.h"
 
@@ -35,7 +35,7 @@ LogicalResult FlashRecipe::emit() {
     return failure();
   shape.sharedBytes = s.bytes();
   g.base = launchedShared();
-  mapArgs = tensorMaps();
+  mapArgs = tmaDescriptors();
   if (failed(place()))
     return failure();
   initBarriers();

@@ -13,7 +13,7 @@
 // two consumers then have the same 64 rows, and half of the columns each.
 //
 // There are too few registers for the terms of one block beside the scores of
-// the next: K and V of a block come one behind the other, and the products of
+// the next: K and V of a block come one behind the other, and the matmuls of
 // one consumer run under the softmax of the other.
 #include "codegen/lower/gpu/nvidia/sm90/FlashRecipe.h"
 

@@ -146,7 +146,7 @@ private:
   std::optional<FlashTileScheduler> programs;
   /// Queries stay in registers where there are enough of these.
   bool queriesInRegisters = false;
-  /// Waiting for the next stage before the values' products keeps the
+  /// Waiting for the next stage before the values' matmuls keeps the
   /// exponentials in front of that wait.
   bool waitsEarly = false;
   /// Of a consumer.

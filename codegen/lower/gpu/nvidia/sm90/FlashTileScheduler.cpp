@@ -1,7 +1,7 @@
 // The programs of a section (those of the heads that are walked together) go to
-// the blocks turn by turn, longest rows first, every other turn from the last
-// block on, and so do sections: all get equally much. Without causality all
-// rows are alike, and all programs one section.
+// the blocks iteration by iteration, longest rows first, every other iteration
+// from the last block on, and so do sections: all get equally much. Without
+// causality all rows are alike, and all programs one section.
 #include "codegen/lower/gpu/nvidia/sm90/FlashTileScheduler.h"
 
 #include "llvm/IR/IntrinsicsNVPTX.h"
@@ -46,21 +46,21 @@ FlashTileScheduler::FlashTileScheduler(llvm::IRBuilder<> &b, Shape shape,
   rounds = b.CreateAdd(rounds, shareOf(rest, odd));
 }
 
-llvm::Value *FlashTileScheduler::placeIn(llvm::Value *turn) const {
-  llvm::Value *back = b.CreateICmpNE(b.CreateAnd(turn, 1), b.getInt32(0));
+llvm::Value *FlashTileScheduler::placeIn(llvm::Value *iteration) const {
+  llvm::Value *back = b.CreateICmpNE(b.CreateAnd(iteration, 1), b.getInt32(0));
   return b.CreateSelect(
       back, b.CreateSub(b.CreateSub(blocks, b.getInt32(1)), self), self);
 }
 
-/// How many of `count` programs are this block's, from turn `first` on.
+/// How many of `count` programs are this block's, from iteration `first` on.
 llvm::Value *FlashTileScheduler::shareOf(llvm::Value *count,
                                          llvm::Value *first) const {
-  llvm::Value *turns = b.CreateUDiv(count, blocks);
-  llvm::Value *rest = b.CreateSub(count, b.CreateMul(turns, blocks));
+  llvm::Value *iterations = b.CreateUDiv(count, blocks);
+  llvm::Value *rest = b.CreateSub(count, b.CreateMul(iterations, blocks));
   llvm::Value *place =
-      counts.causal ? placeIn(b.CreateAdd(turns, first)) : self;
+      counts.causal ? placeIn(b.CreateAdd(iterations, first)) : self;
   return b.CreateAdd(
-      turns, b.CreateZExt(b.CreateICmpULT(place, rest), b.getInt32Ty()));
+      iterations, b.CreateZExt(b.CreateICmpULT(place, rest), b.getInt32Ty()));
 }
 
 /// This block's program in a round.
@@ -68,14 +68,14 @@ llvm::Value *FlashTileScheduler::programAt(llvm::Value *round) const {
   if (!counts.causal)
     return b.CreateAdd(b.CreateMul(round, blocks), self);
   llvm::Value *pair = b.CreateUDiv(round, twoSections);
-  llvm::Value *turn = b.CreateSub(round, b.CreateMul(pair, twoSections));
-  llvm::Value *second = b.CreateICmpUGE(turn, even);
-  turn = b.CreateSelect(second, b.CreateSub(turn, even), turn);
+  llvm::Value *iteration = b.CreateSub(round, b.CreateMul(pair, twoSections));
+  llvm::Value *second = b.CreateICmpUGE(iteration, even);
+  iteration = b.CreateSelect(second, b.CreateSub(iteration, even), iteration);
   llvm::Value *parity = b.CreateZExt(second, b.getInt32Ty());
   llvm::Value *number = b.CreateAdd(b.CreateShl(pair, 1), parity);
   return b.CreateAdd(b.CreateMul(number, section),
-                     b.CreateAdd(b.CreateMul(turn, blocks),
-                                 placeIn(b.CreateAdd(turn, parity))));
+                     b.CreateAdd(b.CreateMul(iteration, blocks),
+                                 placeIn(b.CreateAdd(iteration, parity))));
 }
 
 FlashTile FlashTileScheduler::rows(llvm::Value *program) const {

@@ -48,7 +48,7 @@ public:
   }
 
 private:
-  llvm::Value *placeIn(llvm::Value *turn) const;
+  llvm::Value *placeIn(llvm::Value *iteration) const;
   llvm::Value *shareOf(llvm::Value *count, llvm::Value *first) const;
   llvm::Value *programAt(llvm::Value *round) const;
   llvm::Value *least(llvm::Value *x, llvm::Value *y) const {

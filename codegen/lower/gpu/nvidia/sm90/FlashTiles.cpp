@@ -1,4 +1,4 @@
-// Attention on Hopper: the products of a consumer's tiles by wgmma, what it
+// Attention on Hopper: the matmuls of a consumer's tiles by wgmma, what it
 // carries from block to block of keys, and how its result leaves.
 #include "codegen/lower/gpu/nvidia/sm90/FlashRecipe.h"
 

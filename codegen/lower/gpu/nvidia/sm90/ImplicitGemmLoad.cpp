@@ -1,4 +1,4 @@
-// Filling the ring of a convolution's product: the left side is gathered from
+// Filling the ring of a convolution's matmul: the left side is gathered from
 // the input by a warpgroup, 16 bytes (eight channels of one tap) an access, the
 // filter is copied in boxes by one thread.
 //

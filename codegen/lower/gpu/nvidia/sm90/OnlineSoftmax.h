@@ -185,7 +185,7 @@ public:
   const FlashSizes &s;
   double scale;
   bool mean;
-  bool region;  // scores are what the region makes of scaled products
+  bool region;  // scores are what the region makes of scaled dot products
   bool general; // scores are scaled before the softmax
 };
 

@@ -191,7 +191,7 @@ llvm::SmallVector<Value *, 4> PtxAsm::loadPeer(Value *shared) {
   return values;
 }
 
-//===-- Products ----------------------------------------------------------===//
+//===-- Wgmmas ------------------------------------------------------------===//
 
 void PtxAsm::registers(unsigned count, bool more) {
   emit(more ? "setmaxnreg.inc.sync.aligned.u32 $0;"

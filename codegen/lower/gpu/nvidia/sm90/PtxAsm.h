@@ -70,12 +70,12 @@ public:
   /// Four f32 of such a place.
   llvm::SmallVector<llvm::Value *, 4> loadPeer(llvm::Value *shared);
 
-  //===-- Products --------------------------------------------------------===//
+  //===-- Wgmmas ----------------------------------------------------------===//
   void registers(unsigned count, bool more);
   /// True in one thread of the warp.
   llvm::Value *elect();
   void wgmmaFence();
-  /// The same where these registers, which products read and write, were just
+  /// The same where these registers, which wgmmas read and write, were just
   /// computed: f32 and words.
   void wgmmaFence(llvm::MutableArrayRef<llvm::Value *> sums,
                   llvm::MutableArrayRef<llvm::Value *> words);

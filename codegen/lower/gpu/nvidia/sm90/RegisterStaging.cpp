@@ -20,7 +20,7 @@ constexpr unsigned kLanes = 8;  // elements of 16 bytes
 constexpr unsigned kLines = 16; // that a warpgroup's access has
 constexpr unsigned kAtOnce = 8; // accesses of a thread before the first is used
 
-/// A side of the product.
+/// A side of the matmul.
 struct StagedOperand {
   BufferRef buffer;
   Value offset, pitch; // pitch: elements from line to line

@@ -2,8 +2,8 @@
 //
 // A block writes its sums where its ring was, reads those of its own columns
 // from all blocks, and adds them in the blocks' order: the same on every run.
-// A thread's sums stay its own. Four of them, eight columns of a product, lie
-// as [consumer][product][eight columns][thread][4]: accesses of 16 bytes.
+// A thread's sums stay its own. Four of them, eight columns of a wgmma, lie
+// as [consumer][wgmma][eight columns][thread][4]: accesses of 16 bytes.
 #include "codegen/lower/gpu/nvidia/sm90/WgmmaMatmul.h"
 
 namespace knapper::lower {
@@ -19,11 +19,11 @@ void reduceSplitK(WgmmaMatmul &g, llvm::Value *part, llvm::Value *mate,
     g.ptx.sync(b.getInt32(kMeet), s.consumers * kWarpgroup);
   llvm::Value *from = g.at(
       b.CreateAdd(b.CreateAdd(g.base, b.CreateShl(local, 4)),
-                  b.CreateMul(self, b.getInt32(s.products() * groups * bytes))),
+                  b.CreateMul(self, b.getInt32(s.wgmmas() * groups * bytes))),
       kStagesAt);
   auto *four = llvm::FixedVectorType::get(b.getFloatTy(), lanes);
   auto *shared = llvm::PointerType::get(b.getContext(), 3);
-  for (unsigned i = 0; i < s.products() * groups; ++i) {
+  for (unsigned i = 0; i < s.wgmmas() * groups; ++i) {
     llvm::Value *value = llvm::PoisonValue::get(four);
     for (unsigned j = 0; j < lanes; ++j)
       value = b.CreateInsertElement(value, sums[i * lanes + j], j);
@@ -38,7 +38,7 @@ void reduceSplitK(WgmmaMatmul &g, llvm::Value *part, llvm::Value *mate,
     peers.push_back(g.ptx.inPeer(
         from, b.CreateAdd(mate, b.getInt32(q * s.clusterTiles()))));
   Carried result;
-  for (unsigned p = 0; p < s.products(); ++p)
+  for (unsigned p = 0; p < s.wgmmas(); ++p)
     for (unsigned i = 0; i < own; ++i) {
       // Past the cluster's columns: its last ones, dropped.
       llvm::Value *group = b.CreateBinaryIntrinsic(

@@ -1,7 +1,7 @@
 // How what a warpgroup has multiplied leaves it: by the region, and through
 // shared memory where results are dense tensors of 16-bit elements.
 //
-// Thread t of a warpgroup (warp w, lane l) has of a 64-row product in sum i
+// Thread t of a warpgroup (warp w, lane l) has of a 64-row wgmma in sum i
 //   row 16w + l/4 + 8*((i/2)%2), column 8*(i/4) + 2*(l%4) + i%2
 // of the block. Where A and B are swapped, rows of the block are columns of the
 // result: matrices are transposed on their way to shared memory, whose lines
@@ -41,7 +41,7 @@ llvm::Value *StoreTile::handOver(llvm::ArrayRef<llvm::Value *> values,
 }
 
 void StoreTile::handOverAll() {
-  for (unsigned p = 0; p < s.products(); ++p)
+  for (unsigned p = 0; p < s.wgmmas(); ++p)
     for (unsigned h = 0; h < 2; ++h) {
       llvm::Value *row =
           b.CreateAdd(b.CreateAdd(block.row, laneRow), n32(64 * p + 8 * h));
@@ -127,21 +127,21 @@ LogicalResult StoreTile::emit() {
   if (failed(placeInChunks()))
     return failure();
   unsigned chunk = 0;
-  for (unsigned p = 0; p < s.products(); ++p)
-    storeProduct(p, chunk);
+  for (unsigned p = 0; p < s.wgmmas(); ++p)
+    storeWgmma(p, chunk);
   return status;
 }
 
-void StoreTile::storeProduct(unsigned product, unsigned &chunk) {
-  productRow = b.CreateAdd(block.row, n32(64 * product));
+void StoreTile::storeWgmma(unsigned wgmma, unsigned &chunk) {
+  wgmmaRow = b.CreateAdd(block.row, n32(64 * wgmma));
   for (unsigned h = 0; h < 2; ++h)
     laneRows[h] = atMost(
-        b.CreateAdd(b.CreateAdd(productRow, laneRow), n32(8 * h)), lastRow);
+        b.CreateAdd(b.CreateAdd(wgmmaRow, laneRow), n32(8 * h)), lastRow);
   // Some of the block's columns at a time.
   unsigned width = s.chunkExtent();
   for (unsigned c = 0; c < s.ownColumns(); c += width, ++chunk) {
     auto store = [&] {
-      storeChunk({product, c, std::min(width, s.ownColumns() - c), chunk});
+      storeChunk({wgmma, c, std::min(width, s.ownColumns() - c), chunk});
     };
     if (cut)
       when(b.CreateICmpSLT(b.CreateAdd(block.column, n32(c)), edge), store);
@@ -159,7 +159,7 @@ bool StoreTile::packWords(const Chunk &chunk, unsigned q,
       for (unsigned i = 0; i < 2; i += op.run()) {
         llvm::Value *column =
             atMost(b.CreateAdd(firstColumn, n32(at + i)), lastColumn);
-        unsigned first = chunk.product * s.ownSums() + at / 2 + 2 * h + i;
+        unsigned first = chunk.wgmma * s.ownSums() + at / 2 + 2 * h + i;
         llvm::Value *value =
             handOver(sums.slice(first, op.run()), laneRows[h], column);
         if (!value)
@@ -207,7 +207,7 @@ void StoreTile::storeChunk(const Chunk &chunk) {
   llvm::Value *column = b.CreateAdd(block.column, n32(chunk.column));
   if (s.unaligned && !s.swapAB) {
     meetWarp();
-    storeRows(productRow, to.m, column, edge, s.chunkExtent(), buffer);
+    storeRows(wgmmaRow, to.m, column, edge, s.chunkExtent(), buffer);
     return;
   }
   if (!s.unaligned) {
@@ -219,7 +219,7 @@ void StoreTile::storeChunk(const Chunk &chunk) {
   ptx.sync(ownBarrier, kWarpgroup);
   if (s.unaligned) {
     llvm::Value *end = b.CreateAdd(column, n32(chunk.extent));
-    storeRows(column, atMost(edge, end), productRow, to.m, 64, buffer);
+    storeRows(column, atMost(edge, end), wgmmaRow, to.m, 64, buffer);
     return;
   }
   when(leads, [&] { sendChunk(chunk, column, buffer); });
@@ -230,22 +230,22 @@ void StoreTile::sendChunk(const Chunk &chunk, llvm::Value *column,
   if (to.group) {
     // Rows past the group's are cut off as those past row 63 of the 64 that
     // end with it (mapResult).
-    llvm::Value *left = b.CreateSub(to.group->end, productRow);
+    llvm::Value *left = b.CreateSub(to.group->end, wgmmaRow);
     llvm::Value *first = b.CreateBinaryIntrinsic(
         llvm::Intrinsic::smax, b.CreateSub(n32(64), atMost(left, n32(64))),
         n32(0));
     first = atMost(first, n32(64));
     ptx.tmaStore(
         to.map,
-        {column, first, b.CreateSub(b.CreateAdd(productRow, n32(64)), first)},
+        {column, first, b.CreateSub(b.CreateAdd(wgmmaRow, n32(64)), first)},
         buffer);
   } else if (!s.swapAB) {
-    ptx.tmaStore(to.map, boxAt(column, productRow, block, ~int64_t(0)), buffer);
+    ptx.tmaStore(to.map, boxAt(column, wgmmaRow, block, ~int64_t(0)), buffer);
   } else {
     for (unsigned i = 0; i < chunk.extent; i += s.chunkColumns()) {
       llvm::Value *row = b.CreateAdd(column, n32(i));
       auto store = [&] {
-        ptx.tmaStore(to.map, boxAt(productRow, row, block, ~int64_t(0)),
+        ptx.tmaStore(to.map, boxAt(wgmmaRow, row, block, ~int64_t(0)),
                      g.at(buffer, i * kRowBytes));
       };
       if (cut)

@@ -18,10 +18,10 @@ public:
   mlir::LogicalResult emit();
 
 private:
-  /// Columns `column` to `column + extent - 1` of product `product`, which are
+  /// Columns `column` to `column + extent - 1` of wgmma `wgmma`, which are
   /// number `number` of the chunks of a block.
   struct Chunk {
-    unsigned product, column, extent, number;
+    unsigned wgmma, column, extent, number;
   };
 
   /// Hands a run of a row to the region. Null: nothing yielded.
@@ -31,7 +31,7 @@ private:
   void handOverAll();
   /// Where a thread writes in a chunk.
   mlir::LogicalResult placeInChunks();
-  void storeProduct(unsigned product, unsigned &chunk);
+  void storeWgmma(unsigned wgmma, unsigned &chunk);
   void storeChunk(const Chunk &chunk);
   /// What the region makes of 16 columns from `q` on, as words of two; false:
   /// it failed.
@@ -42,7 +42,7 @@ private:
   /// By one thread: the chunk's TMA stores.
   void sendChunk(const Chunk &chunk, llvm::Value *column, llvm::Value *buffer);
   /// Without the rounding that packing does again: a conversion alone the
-  /// assembler would move up in front of the wait for its product.
+  /// assembler would move up in front of the wait for its wgmma.
   llvm::Value *unrounded(llvm::Value *value);
 
   //===-- Rows that start anywhere (StoreUnaligned.cpp) -------------------===//
@@ -83,7 +83,7 @@ private:
   llvm::Value *rows = nullptr, *columns = nullptr;
   llvm::Value *lastRow = nullptr, *lastColumn = nullptr;
   bool cut = false; ///< of a cluster's columns the last block may have none
-  llvm::Value *productRow = nullptr, *laneRows[2] = {};
+  llvm::Value *wgmmaRow = nullptr, *laneRows[2] = {};
 };
 
 } // namespace knapper::lower

@@ -1,4 +1,4 @@
-// A matmul by wgmma: a consumer's products of one block, stage by stage.
+// A matmul by wgmma: a consumer's wgmmas of one block, stage by stage.
 #include "codegen/lower/gpu/nvidia/sm90/WgmmaRecipe.h"
 
 using namespace mlir;
@@ -36,7 +36,7 @@ void WgmmaRecipe::multiply(PipelineState at, Carried &sums, bool fresh) {
   llvm::Value *bb = descriptorAt(at.stage, bAt, s.bTransposed);
   ptx.wgmmaFence();
   for (unsigned d = 0; d < kRowBytes / 32; ++d)
-    for (unsigned p = 0; p < s.products(); ++p) {
+    for (unsigned p = 0; p < s.wgmmas(); ++p) {
       PtxAsm::Wgmma kind{s.columns,     bf16,          fresh && d == 0,
                          s.aTransposed, s.bTransposed, s.tf32};
       ptx.wgmma(kind,
@@ -60,8 +60,8 @@ void WgmmaRecipe::release(llvm::Value *stage) {
 
 Carried WgmmaRecipe::mainloop(PipelineState &at) {
   // The first step writes the sums: zeros written before would make the
-  // assembler wait for every product.
-  Carried sums(s.products() * s.sums(), llvm::UndefValue::get(b.getFloatTy()));
+  // assembler wait for every wgmma.
+  Carried sums(s.wgmmas() * s.sums(), llvm::UndefValue::get(b.getFloatTy()));
   multiply(at, sums, true);
   PipelineState next = g.advance(at);
   Carried carried{next.stage, next.parity, at.stage};
@@ -71,7 +71,7 @@ Carried WgmmaRecipe::mainloop(PipelineState &at) {
                          PipelineState at{state[0], state[1]};
                          Carried sums(state.begin() + 3, state.end());
                          multiply(at, sums, false);
-                         // The products of the stage before are done.
+                         // The wgmmas of the stage before are done.
                          ptx.wgmmaWait(1);
                          release(state[2]);
                          PipelineState next = g.advance(at);

@@ -18,7 +18,7 @@
 //
 // Consumers share a block by rows, or with `pingpong` have a block each and
 // take turns, so that the end of one's block is hidden under the other's
-// products. The order of blocks is in WgmmaPlace.cpp.
+// wgmmas. The order of blocks is in WgmmaPlace.cpp.
 //
 // With `splitK`, the blocks of a cluster share one block's depth; each then
 // ends some of its columns (SplitK.cpp). How results leave is in StoreTile.cpp.
@@ -34,7 +34,7 @@ LogicalResult WgmmaRecipe::emit() {
     return failure();
   shape.sharedBytes = s.bytes(stores);
   g.base = launchedShared();
-  mapArgs = tensorMaps();
+  mapArgs = tmaDescriptors();
   if (failed(place()))
     return failure();
   initBarriers();

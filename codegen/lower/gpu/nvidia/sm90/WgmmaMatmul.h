@@ -36,7 +36,7 @@ struct WgmmaShape {
 
   unsigned rows, columns, stages, consumers, rasterGroup, stagingWarpgroups;
   bool pingpong, aTransposed, bTransposed;
-  bool tf32;       ///< operands are f32, of which products read 19 bits
+  bool tf32;       ///< operands are f32, of which wgmmas read 19 bits
   bool unaligned;  ///< rows of the result start anywhere: no boxes
   unsigned splitK; ///< blocks of a cluster that share a depth
   /// Blocks of a cluster side by side, which copy for each other what they
@@ -61,9 +61,9 @@ struct WgmmaShape {
   unsigned threads() const { return kWarpgroup * (producers() + consumers); }
   unsigned aBytes() const { return aRows * kRowBytes; }
   unsigned stageBytes() const { return (aRows + columns) * kRowBytes; }
-  /// Rows of a consumer's part of the block, 64 a product.
+  /// Rows of a consumer's part of the block, 64 a wgmma.
   unsigned consumerRows() const { return pingpong ? rows : rows / consumers; }
-  unsigned products() const { return consumerRows() / 64; }
+  unsigned wgmmas() const { return consumerRows() / 64; }
   unsigned sums() const { return columns / 2; }
   /// What numbers of columns are multiples of: results leave as 8x8 matrices,
   /// two of them side by side unless they are transposed.
@@ -91,7 +91,7 @@ struct WgmmaShape {
   }
   /// Chunks of a consumer that lie side by side: in the ring's place all.
   unsigned buffers() const {
-    unsigned all = products() * llvm::divideCeil(columns, chunkExtent());
+    unsigned all = wgmmas() * llvm::divideCeil(columns, chunkExtent());
     return epilogueChunks ? epilogueChunks : all;
   }
   /// Sums of all consumers, which take the ring's place.
@@ -103,7 +103,7 @@ struct WgmmaShape {
     return kStagesAt + stages * stageBytes() + resultBytes(stores);
   }
   bool fit(bool stores) const {
-    // In place of rows that are not copied, products read what follows: of the
+    // In place of rows that are not copied, wgmmas read what follows: of the
     // last stage the columns and the results' chunks.
     bool whole =
         aRows == rows ||
@@ -159,7 +159,7 @@ public:
 
 /// Where a consumer's results go. All i32 but the map.
 struct WgmmaResult {
-  llvm::Value *m, *n;                     ///< rows and columns of the product
+  llvm::Value *m, *n;                     ///< rows and columns of the matmul
   llvm::SmallVector<llvm::Value *> outer; ///< batch sizes
   llvm::Value *map;                       ///< of the result, if it has one
   llvm::Value *self, *local; ///< number of the consumer; of the thread in it
@@ -192,7 +192,7 @@ mlir::LogicalResult storeTile(GpuLowering &lowering, tile::MatmulOp op,
 
 /// Each block of a cluster has `sums` of the cluster's block over its part of
 /// the depth, and gets those of its own columns over all of it: `ownSums()` a
-/// product. `part` is the block's part, `mate` its number in the cluster less
+/// wgmma. `part` is the block's part, `mate` its number in the cluster less
 /// that of part 0, `self` the consumer's, `local` the thread's number.
 /// (SplitK.cpp)
 void reduceSplitK(WgmmaMatmul &g, llvm::Value *part, llvm::Value *mate,

@@ -1,6 +1,6 @@
 // The kernel of a tile.matmul by wgmma. WgmmaMatmul.cpp is the recipe. Its
 // parts are WgmmaPlace.cpp (tiles, barriers), WgmmaProducer.cpp (TMA loads) and
-// WgmmaMainloop.cpp (products).
+// WgmmaMainloop.cpp (wgmmas).
 #pragma once
 
 #include "codegen/lower/gpu/nvidia/common/GroupedTileScheduler.h"
@@ -46,10 +46,10 @@ private:
   void consume();
   void endTile(TileCoord block, std::optional<GroupRows> group, Carried &sums);
 
-  //===-- Their products (WgmmaMainloop.cpp) ------------------------------===//
+  //===-- Their wgmmas (WgmmaMainloop.cpp) --------------------------------===//
   /// The sums of this consumer's part of a block; moves `at` on.
   Carried mainloop(PipelineState &at);
-  /// One stage: waits for it and starts its products.
+  /// One stage: waits for it and starts its wgmmas.
   void multiply(PipelineState at, Carried &sums, bool fresh);
   void release(llvm::Value *stage);
   llvm::Value *descriptorAt(llvm::Value *stage, llvm::Value *offset,
@@ -61,13 +61,13 @@ private:
     return s.consumers > 1 && !s.stagingWarpgroups;
   }
   bool isWide() const {
-    return movesRegisters() && s.products() * s.sums() > 128;
+    return movesRegisters() && s.wgmmas() * s.sums() > 128;
   }
   /// Of two warpgroups that stage operands, the one that multiplies gets what
   /// registers are left.
   bool leavesMany() const {
     return s.stagingWarpgroups == 2 && s.consumers == 1 &&
-           s.products() * s.sums() > 64;
+           s.wgmmas() * s.sums() > 64;
   }
 
   tile::MatmulOp op;

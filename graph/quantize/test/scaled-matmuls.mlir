@@ -1,4 +1,4 @@
-// RUN: knapper-opt --scaled-products %s | FileCheck %s
+// RUN: knapper-opt --scaled-matmuls %s | FileCheck %s
 
 !x = tensor<?x72xf32, #ts.dims<"m", 72>>
 !y = tensor<?x24xf32, #ts.dims<"m", 24>>

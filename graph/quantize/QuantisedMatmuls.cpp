@@ -1,4 +1,4 @@
-#include "graph/quantize/QuantisedProducts.h"
+#include "graph/quantize/QuantisedMatmuls.h"
 
 #include "graph/quantize/QuantizePasses.h"
 #include "graph/simplify/Match.h"
@@ -10,7 +10,7 @@ using namespace knapper;
 using namespace knapper::ts;
 
 namespace knapper {
-#define GEN_PASS_DEF_QUANTISEDPRODUCTS
+#define GEN_PASS_DEF_QUANTISEDMATMULS
 #include "graph/quantize/QuantizePasses.h.inc"
 } // namespace knapper
 
@@ -92,8 +92,8 @@ static std::optional<Dequantised> dequantised(Value value) {
 
 namespace {
 
-/// Makes the product at the place of the dot or convolution.
-struct QuantisedProductBuilder {
+/// Makes the matmul at the place of the dot or convolution.
+struct QuantisedMatmulBuilder {
   OpBuilder b;
   Location loc;
   int64_t features; ///< dim of the result that parameters of weights run along
@@ -189,7 +189,7 @@ static void multiply(DotOp op) {
       w->zero.axis == down || w->scale.axis == down || !depth ||
       *depth > longest || !isPackedConstant(w->bytes))
     return;
-  QuantisedProductBuilder make{OpBuilder(op), op.getLoc(), rankOf(op) - 1};
+  QuantisedMatmulBuilder make{OpBuilder(op), op.getLoc(), rankOf(op) - 1};
   if (resized)
     x->bytes = DimCastOp::create(
         make.b, op.getLoc(),
@@ -214,7 +214,7 @@ static void multiply(DotOp op) {
 }
 
 /// The sums of x over each window, one a group: [N, G, spatial..].
-static Value windowSums(QuantisedProductBuilder &make, ConvOp op, Value x) {
+static Value windowSums(QuantisedMatmulBuilder &make, ConvOp op, Value x) {
   SmallVector<Dim> dims = dimsOf(x), filter = dimsOf(op.getFilter());
   MLIRContext *context = op.getContext();
   auto groups = static_cast<int64_t>(op.getGroups());
@@ -233,7 +233,7 @@ static Value windowSums(QuantisedProductBuilder &make, ConvOp op, Value x) {
 }
 
 /// [N, G, spatial..] for each feature of the group: [N, F, spatial..].
-static Value forFeatures(QuantisedProductBuilder &make, ConvOp op, Value rows) {
+static Value forFeatures(QuantisedMatmulBuilder &make, ConvOp op, Value rows) {
   SmallVector<Dim> dims = dimsOf(op.getResult()), grouped = dimsOf(rows);
   Dim share = dims[1].floorDiv(dims[1].like(int64_t(op.getGroups())));
   SmallVector<Dim> apart{grouped[0], grouped[1], share};
@@ -270,7 +270,7 @@ static void multiply(ConvOp op) {
       return;
     depth *= *number;
   }
-  QuantisedProductBuilder make{OpBuilder(op), op.getLoc(), /*features=*/1};
+  QuantisedMatmulBuilder make{OpBuilder(op), op.getLoc(), /*features=*/1};
   if (resized)
     x->bytes = DimCastOp::create(
         make.b, op.getLoc(),
@@ -331,8 +331,8 @@ void knapper::multiplyQuantised(func::FuncOp function) {
 }
 
 namespace {
-struct QuantisedProductsPass
-    : knapper::impl::QuantisedProductsBase<QuantisedProductsPass> {
+struct QuantisedMatmulsPass
+    : knapper::impl::QuantisedMatmulsBase<QuantisedMatmulsPass> {
   void runOnOperation() override { multiplyQuantised(getOperation()); }
 };
 } // namespace

@@ -1,4 +1,4 @@
-// RUN: knapper-opt --packed-products %s | FileCheck %s
+// RUN: knapper-opt --packed-matmuls %s | FileCheck %s
 
 !x = tensor<?x72xf32, #ts.dims<"m", 72>>
 !h = tensor<?x72xbf16, #ts.dims<"m", 72>>

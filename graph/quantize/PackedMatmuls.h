@@ -1,4 +1,4 @@
-//===- PackedProducts.h - Constant integers as GPUs read them -------------===//
+//===- PackedMatmuls.h - Constant integers as GPUs read them --------------===//
 //
 //   scaled_dot(x, q, s)   becomes   packed_dot(x, bytes, transpose(s))
 //
@@ -24,8 +24,8 @@ class PackedDotOp;
 /// Those that `takes` refuses stay as they are, and those that are known to have
 /// more than `few` rows: their matrix is better expanded once, when constants
 /// are packed.
-void packProducts(mlir::func::FuncOp function, int64_t few,
-                  llvm::function_ref<bool(ts::PackedDotOp)> takes);
+void packMatmuls(mlir::func::FuncOp function, int64_t few,
+                 llvm::function_ref<bool(ts::PackedDotOp)> takes);
 
 /// Gives every packed_dot that may have more than `few` rows its matrix as
 /// floats, too: as many rows as it has columns where it has more than `few`,

@@ -1,4 +1,4 @@
-#include "graph/quantize/ByteProducts.h"
+#include "graph/quantize/ByteMatmuls.h"
 
 #include "graph/quantize/QuantizePasses.h"
 #include "ir/tensor/Dialect.h"
@@ -9,7 +9,7 @@ using namespace knapper;
 using namespace knapper::ts;
 
 namespace knapper {
-#define GEN_PASS_DEF_BYTEPRODUCTS
+#define GEN_PASS_DEF_BYTEMATMULS
 #include "graph/quantize/QuantizePasses.h.inc"
 } // namespace knapper
 
@@ -108,7 +108,7 @@ static void expand(ConvOp op) {
   });
 }
 
-void knapper::expandByteProducts(func::FuncOp function) {
+void knapper::expandByteMatmuls(func::FuncOp function) {
   function.walk([](Operation *op) {
     if (auto dot = dyn_cast<DotOp>(op))
       expand(dot);
@@ -118,7 +118,7 @@ void knapper::expandByteProducts(func::FuncOp function) {
 }
 
 namespace {
-struct ByteProductsPass : knapper::impl::ByteProductsBase<ByteProductsPass> {
-  void runOnOperation() override { expandByteProducts(getOperation()); }
+struct ByteMatmulsPass : knapper::impl::ByteMatmulsBase<ByteMatmulsPass> {
+  void runOnOperation() override { expandByteMatmuls(getOperation()); }
 };
 } // namespace

@@ -1,4 +1,4 @@
-//===- QuantisedProducts.h - Products and convolutions of bytes -----------===//
+//===- QuantisedMatmuls.h - Matmuls and convolutions of bytes -------------===//
 //
 //   dot((x - p) * s, (w - q) * t)   becomes   dot(x, w), the zero points after
 //                                             the sums, times s and t, in f32

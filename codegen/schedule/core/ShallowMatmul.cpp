@@ -1,4 +1,4 @@
-#include "codegen/schedule/core/ShallowProduct.h"
+#include "codegen/schedule/core/ShallowMatmul.h"
 #include "codegen/schedule/core/OperandCoord.h"
 #include "ir/config/GpuTimes.h"
 
@@ -9,9 +9,9 @@ using namespace mlir;
 using namespace knapper;
 using ts::Dim;
 
-/// Whether many small products of 16 bits take longer by warpgroups than by
+/// Whether many small matmuls of 16 bits take longer by warpgroups than by
 /// their elements, in modelled cycles of an SM. A tile of shallow depth
-/// is most of a microsecond, whatever part of it the product fills; an element
+/// is most of a microsecond, whatever part of it the matmul fills; an element
 /// is as many accesses as its warp has lines to read.
 static bool fillsNoTiles(ts::DotOp dot, int64_t batch, int64_t rows,
                          int64_t columns, int64_t depth,
@@ -58,7 +58,7 @@ static bool fillsNoTiles(ts::DotOp dot, int64_t batch, int64_t rows,
              int64_t(llvm::divideCeil(tiles, target.cores)) * times.tile;
 }
 
-bool knapper::isShallowProduct(ts::KernelOp kernel, const TargetDesc &target) {
+bool knapper::isShallowMatmul(ts::KernelOp kernel, const TargetDesc &target) {
   auto dots = kernel.getBody().getOps<ts::DotOp>();
   if (!target.simt || dots.empty())
     return false;
@@ -87,7 +87,7 @@ bool knapper::isShallowProduct(ts::KernelOp kernel, const TargetDesc &target) {
           columns =
               freeOf(dot.getRhs(), dot.getRhsBatch(), dot.getRhsContract()),
           fewer = std::min(rows, columns);
-  // The less of a block's tile the product fills, the deeper it may be: of the
+  // The less of a block's tile the matmul fills, the deeper it may be: of the
   // tiles' sizes, no figures of a card.
   constexpr int64_t rowsOfGemv = 4, low = 16, half = 64;
   int64_t deepest = fewer <= low ? 32 : fewer < half ? 16 : 8;
@@ -107,8 +107,8 @@ bool knapper::isShallowProduct(ts::KernelOp kernel, const TargetDesc &target) {
   return !isWhole || (lanes == 4 && rows > rowsOfGemv);
 }
 
-Value knapper::emitShallowProduct(ElementEmitter &e, ts::DotOp dot,
-                                  const Coord &at) {
+Value knapper::emitShallowMatmul(ElementEmitter &e, ts::DotOp dot,
+                                 const Coord &at) {
   int64_t depth = 1;
   SmallVector<int64_t> extents;
   for (int64_t d : dot.getLhsContract()) {

@@ -1,6 +1,6 @@
 // RUN: knapper-translate --kernels-to-tile --isa=sm_90a %s | FileCheck %s
 
-// Elements of a shallow product are computed one by one where all results have
+// Elements of a shallow matmul are computed one by one where all results have
 // one place; a transposed copy beside the result is a matmul's.
 // CHECK-LABEL: tile.func
 // CHECK-NOT: tile.matmul

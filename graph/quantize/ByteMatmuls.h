@@ -1,13 +1,13 @@
-//===- ByteProducts.h - Products of bytes on floating-point units ---------===//
+//===- ByteMatmuls.h - Matmuls of bytes on floating-point units -----------===//
 //
 //   dot(u8 or i8, u8 or i8) -> i32   becomes a sum of dots of bf16 in f32, each
 //                                    converted to i32
 //
-// for targets whose products of bytes have no instructions of their own here. A
+// for targets whose matmuls of bytes have no instructions of their own here. A
 // byte is exact in bf16, and f32 holds every partial sum of a slice, in
 // whatever order it is formed: a slice of K is so short that they stay below
-// 2^24. The slices are added in i32, which wraps as the product itself does.
-// Products with more than one contracting dim, or a symbolic one, stay.
+// 2^24. The slices are added in i32, which wraps as the matmul itself does.
+// Matmuls with more than one contracting dim, or a symbolic one, stay.
 //
 //   conv(u8 or i8, u8 or i8) -> i32  likewise, in f32, in slices of channels
 //
@@ -23,6 +23,6 @@ class FuncOp;
 
 namespace knapper {
 
-void expandByteProducts(mlir::func::FuncOp function);
+void expandByteMatmuls(mlir::func::FuncOp function);
 
 } // namespace knapper

@@ -1,4 +1,4 @@
-//===- ShallowProduct.h - Products of little depth, by elements -----------===//
+//===- ShallowMatmul.h - Matmuls of little depth, by elements -------------===//
 #pragma once
 
 #include "codegen/schedule/core/ElementEmitter.h"
@@ -8,13 +8,13 @@ namespace knapper {
 
 /// Whether K is so small that a GPU computes the elements one by one. Writing
 /// the result takes the time then, and tensor cores would work on tiles padded
-/// along K. Products that TMA can load stay with tensor cores; few rows with
+/// along K. Matmuls that TMA can load stay with tensor cores; few rows with
 /// whole accesses along K stay with `gemv`.
-bool isShallowProduct(ts::KernelOp kernel, const TargetDesc &target);
+bool isShallowMatmul(ts::KernelOp kernel, const TargetDesc &target);
 
 /// The elements at `at` of a matmul whose K is a number: each is a sum over K,
 /// in order. Null after a diagnostic.
-mlir::Value emitShallowProduct(ElementEmitter &e, ts::DotOp dot,
-                               const Coord &at);
+mlir::Value emitShallowMatmul(ElementEmitter &e, ts::DotOp dot,
+                              const Coord &at);
 
 } // namespace knapper

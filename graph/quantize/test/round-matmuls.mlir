@@ -1,4 +1,4 @@
-// RUN: knapper-opt --round-products %s | FileCheck %s
+// RUN: knapper-opt --round-matmuls %s | FileCheck %s
 
 // A matrix of weights is read by depth.
 // CHECK-LABEL: @weights

@@ -1,4 +1,4 @@
-// RUN: knapper-opt --quantised-products %s | FileCheck %s
+// RUN: knapper-opt --quantised-matmuls %s | FileCheck %s
 
 !x = tensor<?x64xui8, #ts.dims<"m", 64>>
 !xi = tensor<?x64xi32, #ts.dims<"m", 64>>
@@ -68,7 +68,7 @@ func.func @rows(%x: tensor<5x64xi8>, %s: tensor<f32>) -> tensor<5x48xf32> {
 }
 
 // A scale along the contracted dim does not come out of the sum; nor does a
-// product of two inputs become one of bytes.
+// matmul of two inputs become one of bytes.
 // CHECK-LABEL: @stay
 // CHECK-COUNT-2: ts.dot {{.*}}f32>, tensor<64x48xf32>
 func.func @stay(%x: tensor<5x64xi8>, %s: tensor<f32>, %t: tensor<64xf32>, %v: tensor<64x48xi8>)

@@ -1,4 +1,4 @@
-// RUN: knapper-opt --byte-products %s | FileCheck %s
+// RUN: knapper-opt --byte-matmuls %s | FileCheck %s
 
 // 255 * 128 * 514 is below 2^24, 255 * 128 * 515 is not.
 // CHECK-LABEL: @slices

@@ -14,6 +14,6 @@ struct alignas(64) EncodedMap {
 /// The map of one of the command's buffers. Sizes, strides and places that the
 /// hardware cannot address are UserErrors.
 Status encode(const Api &api, const LaunchCommand &command,
-              const TensorMap &map, EncodedMap &encoded);
+              const TmaDescriptor &map, EncodedMap &encoded);
 
 } // namespace knapper::cuda

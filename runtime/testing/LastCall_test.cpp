@@ -89,7 +89,7 @@ TEST(LastCall, ListsOfAnyLength) {
   last.note({}, out, out);
   TensorList list;
   ShapeList dims;
-  for (int turn = 0; turn < 2; ++turn) {
+  for (int iteration = 0; iteration < 2; ++iteration) {
     ASSERT_TRUE(last.repeats({}, out, list, dims));
     ASSERT_EQ(list.size(), 9u);
     ASSERT_EQ(dims.size(), 45u);
@@ -129,14 +129,14 @@ TEST(LastCall, ARepeatedRunComputesAndChecksAnew) {
   // The same memory by another shape, or by none.
   std::vector<int64_t> column = {3, 1};
   knapper_tensor in = tensor(x, shape), out = tensor(y, column);
-  for (int turn = 0; turn < 2; ++turn)
+  for (int iteration = 0; iteration < 2; ++iteration)
     EXPECT_THAT(errorOf(m->run({&in, 1}, {&out, 1}, result)),
                 HasSubstr("the memory given for it is f32[3, 1]"));
   EXPECT_EQ(run(x, shape, y), "no error");
   EXPECT_THAT(errorOf(m->run({&in, 1}, {&out, 1}, result)),
               HasSubstr("the memory given for it is f32[3, 1]"));
   out.rank = KNAPPER_FLAT;
-  for (int turn = 0; turn < 3; ++turn) {
+  for (int iteration = 0; iteration < 3; ++iteration) {
     y = {0, 0, 0};
     EXPECT_EQ(errorOf(m->run({&in, 1}, {&out, 1}, result)), "no error");
     EXPECT_THAT(y, ElementsAre(15, 5, 7));
@@ -171,14 +171,14 @@ TEST(LastCall, ARepeatedRunReportsItsOwnStatus) {
   knapper_tensor in = tensor(indices, shape, DType::i64),
                  out = tensor(got, shape);
   RunResult result;
-  for (int turn = 0; turn < 6; ++turn) {
-    bool wrong = turn % 3 == 2;
-    indices[2] = wrong ? 3 : turn % 3;
+  for (int iteration = 0; iteration < 6; ++iteration) {
+    bool wrong = iteration % 3 == 2;
+    indices[2] = wrong ? 3 : iteration % 3;
     std::string error = errorOf(m->run({&in, 1}, {&out, 1}, result));
     EXPECT_THAT(error,
                 HasSubstr(wrong ? "an index is out of range" : "no error"));
     if (!wrong) {
-      EXPECT_THAT(got, ElementsAre(3, 1, 1 + turn % 3));
+      EXPECT_THAT(got, ElementsAre(3, 1, 1 + iteration % 3));
     }
   }
 }
@@ -193,7 +193,7 @@ TEST(LastCall, RunsAtOnceEachHaveTheirOwn) {
       std::vector<int64_t> shape = {100};
       knapper_tensor in = tensor(x, shape), out = tensor(y, shape);
       RunResult result;
-      for (int turn = 0; turn < 500; ++turn) {
+      for (int iteration = 0; iteration < 500; ++iteration) {
         y[99] = 0;
         if (!m->run({&in, 1}, {&out, 1}, result) || y[99] != float(2 * t + 1))
           ++wrong;

@@ -1,4 +1,4 @@
-#include "graph/quantize/ScaledProducts.h"
+#include "graph/quantize/ScaledMatmuls.h"
 
 #include "graph/quantize/QuantizePasses.h"
 #include "graph/simplify/Match.h"
@@ -10,7 +10,7 @@ using namespace knapper;
 using namespace knapper::ts;
 
 namespace knapper {
-#define GEN_PASS_DEF_SCALEDPRODUCTS
+#define GEN_PASS_DEF_SCALEDMATMULS
 #include "graph/quantize/QuantizePasses.h.inc"
 } // namespace knapper
 
@@ -67,7 +67,7 @@ static std::optional<Grouped> groupedOf(Value value, int64_t down) {
 
 namespace {
 
-struct ScaledProductBuilder {
+struct ScaledMatmulBuilder {
   OpBuilder b;
   Location loc;
   int64_t down, groups, columns;
@@ -137,8 +137,8 @@ static void multiply(DotOp op) {
   for (const Grouped *p : {&*scale, zero ? &*zero : nullptr})
     if (p && rankOf(p->value) == 2 && !dimOf(p->value, down).isConstant(groups))
       return;
-  ScaledProductBuilder make{OpBuilder(op), op.getLoc(), down, groups,
-                            matrix.getDimSize(1 - down)};
+  ScaledMatmulBuilder make{OpBuilder(op), op.getLoc(), down, groups,
+                           matrix.getDimSize(1 - down)};
   Value scales = make.parameter(*scale);
   Value zeros =
       zero && !isSplat(zero->value, 0) ? make.parameter(*zero) : Value();
@@ -160,13 +160,12 @@ static void multiply(DotOp op) {
   op.erase();
 }
 
-void knapper::scaleProducts(func::FuncOp function) {
+void knapper::scaleMatmuls(func::FuncOp function) {
   function.walk([](DotOp op) { multiply(op); });
 }
 
 namespace {
-struct ScaledProductsPass
-    : knapper::impl::ScaledProductsBase<ScaledProductsPass> {
-  void runOnOperation() override { scaleProducts(getOperation()); }
+struct ScaledMatmulsPass : knapper::impl::ScaledMatmulsBase<ScaledMatmulsPass> {
+  void runOnOperation() override { scaleMatmuls(getOperation()); }
 };
 } // namespace

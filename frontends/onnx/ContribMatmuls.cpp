@@ -1,4 +1,4 @@
-// com.microsoft: products, convolutions and pools with what was fused into
+// com.microsoft: matmuls, convolutions and pools with what was fused into
 // them.
 #include "frontends/onnx/Standard.h"
 
@@ -158,6 +158,6 @@ constexpr OpRow rows[] = {
 
 } // namespace
 
-ArrayRef<OpRow> contribProductRows() { return rows; }
+ArrayRef<OpRow> contribMatmulRows() { return rows; }
 
 } // namespace knapper

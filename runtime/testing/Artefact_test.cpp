@@ -133,8 +133,8 @@ TEST(Artefact, EveryIndexInTheHeaderIsChecked) {
   };
   static auto *theLaunch = +launchOf;
   // A map of two dims, as it should be.
-  static auto *mapIn = +[](TestArtefact &a) -> fb::TensorMapT & {
-    auto map = std::make_unique<fb::TensorMapT>();
+  static auto *mapIn = +[](TestArtefact &a) -> fb::TmaDescriptorT & {
+    auto map = std::make_unique<fb::TmaDescriptorT>();
     map->sizes = {0, 0};
     map->strides = {0};
     map->box = {64, 64};
@@ -143,21 +143,21 @@ TEST(Artefact, EveryIndexInTheHeaderIsChecked) {
     return *maps.back();
   };
   // A library's choice before the launch's own, as it should be.
-  static auto *productIn = +[](TestArtefact &a) -> fb::VendorProductT & {
+  static auto *matmulIn = +[](TestArtefact &a) -> fb::VendorMatmulT & {
     auto kernel = std::make_unique<fb::KernelT>();
     kernel->num_buffers = static_cast<uint32_t>(theLaunch(a)->args.size());
     kernel->library = fb::VendorLibrary::onednn;
     auto choice = std::make_unique<fb::ChoiceT>(*theLaunch(a)->choices[0]);
     choice->kernel = static_cast<uint32_t>(a.header.kernels.size());
     a.header.kernels.push_back(std::move(kernel));
-    choice->product = std::make_unique<fb::VendorProductT>();
-    for (auto *side : {&choice->product->lhs, &choice->product->rhs,
-                       &choice->product->result})
+    choice->matmul = std::make_unique<fb::VendorMatmulT>();
+    for (auto *side :
+         {&choice->matmul->lhs, &choice->matmul->rhs, &choice->matmul->result})
       *side = std::make_unique<fb::VendorMatrixT>();
-    choice->product->result->arg = 1;
+    choice->matmul->result->arg = 1;
     auto &choices = theLaunch(a)->choices;
     choices.insert(choices.begin(), std::move(choice));
-    return *choices[0]->product;
+    return *choices[0]->matmul;
   };
   const Case cases[] = {
       {"refers to value",
@@ -234,45 +234,45 @@ TEST(Artefact, EveryIndexInTheHeaderIsChecked) {
          map.tf32 = true;
        }},
       {"a library's left side is argument 9 of 2",
-       [](TestArtefact &a) { productIn(a).lhs->arg = 9; }},
-      {"a library's product has no right side",
-       [](TestArtefact &a) { productIn(a).rhs.reset(); }},
+       [](TestArtefact &a) { matmulIn(a).lhs->arg = 9; }},
+      {"a library's matmul has no right side",
+       [](TestArtefact &a) { matmulIn(a).rhs.reset(); }},
       {"a library's right side has 1 strides of 0 batch dims",
-       [](TestArtefact &a) { productIn(a).rhs->batch_strides = {0}; }},
+       [](TestArtefact &a) { matmulIn(a).rhs->batch_strides = {0}; }},
       {"a library's result has an unknown dtype",
        [](TestArtefact &a) {
-         productIn(a).result->dtype = static_cast<fb::DType>(kNumDTypes);
+         matmulIn(a).result->dtype = static_cast<fb::DType>(kNumDTypes);
        }},
-      {"a library's product refers to value",
-       [](TestArtefact &a) { productIn(a).depth = 999; }},
-      {"a library's product refers to value",
-       [](TestArtefact &a) { productIn(a).lhs->row_stride = 999; }},
-      {"a library's product has 33 batch dims",
-       [](TestArtefact &a) { productIn(a).batch.resize(33); }},
+      {"a library's matmul refers to value",
+       [](TestArtefact &a) { matmulIn(a).depth = 999; }},
+      {"a library's matmul refers to value",
+       [](TestArtefact &a) { matmulIn(a).lhs->row_stride = 999; }},
+      {"a library's matmul has 33 batch dims",
+       [](TestArtefact &a) { matmulIn(a).batch.resize(33); }},
       {"has an unknown activation",
        [](TestArtefact &a) {
-         productIn(a).activation = static_cast<fb::VendorActivation>(9);
+         matmulIn(a).activation = static_cast<fb::VendorActivation>(9);
        }},
-      {"a library's product writes to an input",
-       [](TestArtefact &a) { productIn(a).result->arg = 0; }},
-      {"a choice of library 1 has no product",
+      {"a library's matmul writes to an input",
+       [](TestArtefact &a) { matmulIn(a).result->arg = 0; }},
+      {"a choice of library 1 has no matmul",
        [](TestArtefact &a) {
-         productIn(a);
-         theLaunch(a)->choices[0]->product.reset();
+         matmulIn(a);
+         theLaunch(a)->choices[0]->matmul.reset();
        }},
-      {"a choice of library 0 has a product",
+      {"a choice of library 0 has a matmul",
        [](TestArtefact &a) {
-         productIn(a);
+         matmulIn(a);
          a.header.kernels.back()->library = fb::VendorLibrary::none;
        }},
-      {"a choice of library 77 has a product",
+      {"a choice of library 77 has a matmul",
        [](TestArtefact &a) {
-         productIn(a);
+         matmulIn(a);
          a.header.kernels.back()->library = static_cast<fb::VendorLibrary>(77);
        }},
       {"is a library's, which may not lie here",
        [](TestArtefact &a) {
-         productIn(a);
+         matmulIn(a);
          theLaunch(a)->choices.pop_back();
        }},
       {"a choice refers to value",

@@ -1,4 +1,4 @@
-#include "graph/quantize/PackedProducts.h"
+#include "graph/quantize/PackedMatmuls.h"
 
 #include "graph/quantize/QuantizePasses.h"
 #include "graph/simplify/Match.h"
@@ -11,7 +11,7 @@ using namespace knapper;
 using namespace knapper::ts;
 
 namespace knapper {
-#define GEN_PASS_DEF_PACKEDPRODUCTS
+#define GEN_PASS_DEF_PACKEDMATMULS
 #include "graph/quantize/QuantizePasses.h.inc"
 } // namespace knapper
 
@@ -80,8 +80,8 @@ static void pack(ScaledDotOp op, int64_t few,
   op.erase();
 }
 
-void knapper::packProducts(func::FuncOp function, int64_t few,
-                           llvm::function_ref<bool(PackedDotOp)> takes) {
+void knapper::packMatmuls(func::FuncOp function, int64_t few,
+                          llvm::function_ref<bool(PackedDotOp)> takes) {
   function.walk([&](ScaledDotOp op) { pack(op, few, takes); });
 }
 
@@ -106,11 +106,10 @@ void knapper::expandForManyRows(func::FuncOp function, int64_t few) {
 }
 
 namespace {
-struct PackedProductsPass
-    : knapper::impl::PackedProductsBase<PackedProductsPass> {
-  using PackedProductsBase::PackedProductsBase;
+struct PackedMatmulsPass : knapper::impl::PackedMatmulsBase<PackedMatmulsPass> {
+  using PackedMatmulsBase::PackedMatmulsBase;
   void runOnOperation() override {
-    packProducts(getOperation(), few, [](PackedDotOp) { return true; });
+    packMatmuls(getOperation(), few, [](PackedDotOp) { return true; });
   }
 };
 } // namespace

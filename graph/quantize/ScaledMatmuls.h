@@ -1,4 +1,4 @@
-//===- ScaledProducts.h - Products with matrices stored as integers -------===//
+//===- ScaledMatmuls.h - Matmuls with matrices stored as integers ---------===//
 //
 //   dot(x, (q - z) * s)   becomes   scaled_dot(x, q, s, z)
 //
@@ -19,6 +19,6 @@ class FuncOp;
 
 namespace knapper {
 
-void scaleProducts(mlir::func::FuncOp function);
+void scaleMatmuls(mlir::func::FuncOp function);
 
 } // namespace knapper

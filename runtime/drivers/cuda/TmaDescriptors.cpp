@@ -1,4 +1,4 @@
-#include "runtime/drivers/cuda/TensorMaps.h"
+#include "runtime/drivers/cuda/TmaDescriptors.h"
 
 #include "runtime/base/Checked.h"
 #include "runtime/base/Text.h"
@@ -13,7 +13,7 @@ constexpr int kHalf = 6, kFloat = 7, kBrainHalf = 9, kTensorFloat = 11;
 constexpr int kPromote128 = 2;
 constexpr int64_t kAlignment = 16;
 
-int dataType(const TensorMap &map) {
+int dataType(const TmaDescriptor &map) {
   switch (map.dtype) {
   case DType::f16:
     return kHalf;
@@ -33,7 +33,7 @@ int swizzleMode(uint32_t bytes) {
 } // namespace
 
 Status encode(const Api &api, const LaunchCommand &command,
-              const TensorMap &map, EncodedMap &encoded) {
+              const TmaDescriptor &map, EncodedMap &encoded) {
   int type = dataType(map);
   if (type < 0)
     return userError("asynchronous copies of this element type are unknown",

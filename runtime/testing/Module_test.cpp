@@ -92,6 +92,26 @@ TEST_P(Programs, RunsOneProgramAtManySizes) {
   }
 }
 
+TEST_P(Programs, AGrainIsAtLeastOne) {
+  for (int64_t below : {0, -1}) {
+    TestArtefact a;
+    uint32_t n = a.symbol("n"), x = a.input("x", DType::f32, {n}),
+             y = a.output("y", DType::f32, {n});
+    fb::LaunchT &launch = a.launch(a.region(), "scale", {x, y}, n);
+    // A formula that a size of one takes below 1.
+    launch.choices[0]->grain =
+        a.op(fb::ScalarOp::add, n, a.constant(below - 1));
+    ModulePtr m = a.load({.threads = 2}, device());
+    std::vector<float> data(1, 1.0f);
+    std::vector<int64_t> shape = {1};
+    knapper_tensor input = tensor(data, shape);
+    RunResult result;
+    Status s = m->run({&input, 1}, {}, result);
+    ASSERT_TRUE(s) << errorOf(s);
+    EXPECT_THAT(floats(result.outputs()[0]), ElementsAre(3.0f));
+  }
+}
+
 TEST_P(Programs, ConstantsOfAnotherProgramComeFirst) {
   TestArtefact a;
   a.constantBuffer(std::vector<float>(1000, 7.0f));
@@ -181,7 +201,8 @@ TEST_P(Programs, OutputsInPlaceOfAnInput) {
   EXPECT_THAT(memory, ElementsAre(1, 2, 3, 0, 0, 0));
   EXPECT_EQ(run(at(0), at(3), none), "no error");
   EXPECT_THAT(memory, ElementsAre(1, 2, 3, 3, 5, 7));
-  for (int turn = 0; turn < 3; ++turn) // recorded and replayed where possible
+  for (int iteration = 0; iteration < 3;
+       ++iteration) // recorded and replayed where possible
     EXPECT_EQ(run(at(0), at(0), none), "no error");
   EXPECT_THAT(memory, ElementsAre(15, 23, 31, 3, 5, 7));
   EXPECT_THAT(run(at(0), at(1), none),
@@ -403,9 +424,11 @@ TEST_P(Programs, SizesComputedByTheModelAreBoundDuringTheRun) {
 }
 
 TEST_P(Programs, RepeatsATurnForEachRow) {
-  // y[turn] = 2 * x[turn] + 1, from the last turn to the first; then how many.
+  // y[iteration] = 2 * x[iteration] + 1, from the last iteration to the first;
+  // then how many.
   TestArtefact a;
-  uint32_t n = a.symbol("n", 0), turn = a.symbol("turn", 0, -1, 1, true),
+  uint32_t n = a.symbol("n", 0),
+           iteration = a.symbol("iteration", 0, -1, 1, true),
            count = a.symbol("count", 0, -1, 1, true);
   uint32_t one = a.constant(1), four = a.constant(4);
   uint32_t x = a.input("x", DType::f32, {n});
@@ -414,15 +437,15 @@ TEST_P(Programs, RepeatsATurnForEachRow) {
   uint32_t z = a.output("z", DType::f32, {count}, {"count"});
   uint32_t main = a.region(), body = a.region();
   a.setSymbols(main, {{count, a.constant(0)}});                      // 0
-  a.repeat(main, turn, n, -1, body);                                 // 1
-  a.setSymbols(body, {{count, a.op(fb::ScalarOp::add, turn, one)}}); // 2
+  a.repeat(main, iteration, n, -1, body);                            // 1
+  a.setSymbols(body, {{count, a.op(fb::ScalarOp::add, iteration, one)}}); // 2
   fb::LaunchT &row = a.launch(body, "scale", {x, y}, one);           // 3
   uint32_t last = a.op(fb::ScalarOp::sub, n, count);
-  row.args = {fb::BufferRef(x, a.mul(turn, four)),
+  row.args = {fb::BufferRef(x, a.mul(iteration, four)),
               fb::BufferRef(y, a.mul(last, four))};
   fb::LaunchT &more = a.launch(body, "scale", {x, grown}, one); // 4
-  more.args = {fb::BufferRef(x, a.mul(turn, four)),
-               fb::BufferRef(grown, a.mul(turn, four))};
+  more.args = {fb::BufferRef(x, a.mul(iteration, four)),
+               fb::BufferRef(grown, a.mul(iteration, four))};
   a.copy(main, grown, z, a.mul(count, four)); // 5
   a.program().buffers[grown]->last = 5;
   ModulePtr m = a.load({}, device());

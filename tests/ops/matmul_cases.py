@@ -4,7 +4,7 @@ import math
 
 from case_list import case, In, INTS, np_, ROUNDING, T, wide
 
-PRODUCT = {"f32": "relative 3e-6", "f64": "relative 1e-12", "f16": "relative 1e-3", "bf16": "relative 8e-3"}
+MATMUL = {"f32": "relative 3e-6", "f64": "relative 1e-12", "f16": "relative 1e-3", "bf16": "relative 8e-3"}
 ROWS = [dict(m=1, n=1, k=1), dict(m=1, n=40, k=33), dict(m=3, n=5, k=7), dict(m=17, n=65, k=64),
         dict(m=64, n=96, k=130), dict(m=0, n=4, k=3), dict(m=5, n=6, k=0)]
 
@@ -16,12 +16,12 @@ for dtype in ["f32", "f64", "f16", "bf16", "i32", "i64"]:
         x, y = T(dtype, *l), T(dtype, *r)
         case(f"dot {name} {dtype}", [In("x", x), In("y", y)],
              f"%r = ts.dot %x, %y batch [] x [] contract {contract[0]} x {contract[1]} : {x}, {y}",
-             T(dtype, "m", "n"), ROWS, numpy, PRODUCT.get(dtype, "exact"),
+             T(dtype, "m", "n"), ROWS, numpy, MATMUL.get(dtype, "exact"),
              [dict(m=512, n=512, k=512), dict(m=1024, n=1024, k=1024)] if dtype == "f32" else None)
     x, y = T(dtype, 2, "m", 3, "k"), T(dtype, 2, 3, "k", "n")
     case(f"dot batch {dtype}", [In("x", x), In("y", y)],
          f"%r = ts.dot %x, %y batch [0, 2] x [0, 1] contract [3] x [2] : {x}, {y}", T(dtype, 2, 3, "m", "n"), ROWS,
-         lambda x, y: wide(x).transpose(0, 2, 1, 3) @ wide(y), PRODUCT.get(dtype, "exact"))
+         lambda x, y: wide(x).transpose(0, 2, 1, 3) @ wide(y), MATMUL.get(dtype, "exact"))
     # A matrix and a vector: no free dim, or one of size 1, in several orders.
     for name, l, r, dims, result in [
             ("rows", ("m", "k"), ("k",), "batch [] x [] contract [1] x [0]", ("m",)),
@@ -32,7 +32,7 @@ for dtype in ["f32", "f64", "f16", "bf16", "i32", "i64"]:
         x, y = T(dtype, *l), T(dtype, *r)
         case(f"dot vector {name} {dtype}", [In("x", x), In("y", y)], f"%r = ts.dot %x, %y {dims} : {x}, {y}", T(dtype, *result),
              [dict(m=1, k=1), dict(m=3, k=7), dict(m=130, k=321), dict(m=7, k=1029), dict(m=0, k=3), dict(m=5, k=0)],
-             tolerance=PRODUCT.get(dtype, "exact"))
+             tolerance=MATMUL.get(dtype, "exact"))
 # Several dims of columns or depth, apart or together.
 EINSUMS = [("heads", "ij,jkl->ikl"), ("around", "ij,kjl->ikl"), ("behind", "ij,klj->ikl"), ("depths apart", "aij,akj->ik"), ("depths turned", "ija,ajk->ik"),
            ("depths around", "iaj,jka->ik"), ("batch between", "aij,kajl->aikl"), ("both", "baij,kjbl->aikl")]
@@ -47,13 +47,13 @@ for name, spelling in EINSUMS:
             return [names.index(c) for c in dims]
         case(f"dot einsum {name} {dtype}", [In("x", x), In("y", y)],
              f"%r = ts.dot %x, %y batch {listed(left, batch)} x {listed(right, batch)} contract {listed(left, depth)} x {listed(right, depth)} : {x}, {y}",
-             r, [{}], lambda x, y, spelling=spelling: np_().einsum(spelling, wide(x), wide(y)), PRODUCT[dtype])
+             r, [{}], lambda x, y, spelling=spelling: np_().einsum(spelling, wide(x), wide(y)), MATMUL[dtype])
 # Operands that are widened first, one or both.
 for name, l, r in [("left", "bf16", "f32"), ("right", "f32", "f16"), ("both", "bf16", "bf16"), ("two kinds", "bf16", "f16")]:
     x, y, f, g = T(l, "m", "k"), T(r, "k", "n"), T("f32", "m", "k"), T("f32", "k", "n")
     body = [f"%a = ts.convert %x : {x} to {f}" if l != "f32" else "", f"%b = ts.convert %y : {y} to {g}" if r != "f32" else "",
             f"%r = ts.dot {'%x' if l == 'f32' else '%a'}, {'%y' if r == 'f32' else '%b'} batch [] x [] contract [1] x [0] : {f}, {g}"]
-    case(f"dot widened {name}", [In("x", x), In("y", y)], "\n  ".join(line for line in body if line), T("f32", "m", "n"), ROWS, tolerance=PRODUCT["f32"])
+    case(f"dot widened {name}", [In("x", x), In("y", y)], "\n  ".join(line for line in body if line), T("f32", "m", "n"), ROWS, tolerance=MATMUL["f32"])
 # Of sizes that GPUs copy in blocks, whole ones and cut ones.
 BLOCKS = [dict(m=200, n=264, k=136), dict(m=257, n=72, k=200), dict(m=1, n=8, k=8), dict(m=70, n=136, k=64)]
 # And of sizes that no 16-byte access divides.
@@ -64,17 +64,17 @@ for dtype in ["f32", "f16", "bf16"]:
     x, w, y = T(dtype, "m", "k"), T(dtype, "n", "k"), T(dtype, "m", "n")
     case(f"dot few rows {dtype}", [In("x", x), In("w", w), In("z", y)],
          f"%0 = ts.dot %x, %w batch [] x [] contract [1] x [1] : {x}, {w}\n  %r = ts.add %0, %z : {y}", y, FEW + [dict(m=1, n=40, k=9000 if dtype == "f32" else 20000)],
-         lambda x, w, z: wide(x) @ wide(w).T + wide(z), PRODUCT[dtype])
+         lambda x, w, z: wide(x) @ wide(w).T + wide(z), MATMUL[dtype])
     for k in [8, 16, 40]:  # less to read of a column than there are threads
         x, w, y = T(dtype, "m", k), T(dtype, "n", k), T(dtype, "m", "n")
         case(f"dot few rows of {k} {dtype}", [In("x", x), In("w", w)],
              f"%r = ts.dot %x, %w batch [] x [] contract [1] x [1] : {x}, {w}", y,
              [dict(m=m, n=n) for m, n in [(1, 70), (2, 3), (4, 300), (5, 64)]],
-             lambda x, w: wide(x) @ wide(w).T, PRODUCT[dtype])
+             lambda x, w: wide(x) @ wide(w).T, MATMUL[dtype])
     x, w, y = T(dtype, 1, 4104), T(dtype, 70, 4104), T(dtype, 1, 70)
     case(f"dot one row {dtype}", [In("x", x), In("w", w)],
          f"%r = ts.dot %x, %w batch [] x [] contract [1] x [1] : {x}, {w}", y, [{}],
-         lambda x, w: wide(x) @ wide(w).T, PRODUCT[dtype])
+         lambda x, w: wide(x) @ wide(w).T, MATMUL[dtype])
 for dtype in ["f16", "bf16"]:
     y, b = T(dtype, "m", "n"), T(dtype, "n")
     for name, l, r, contract in [("nn", ("m", "k"), ("k", "n"), ([1], [0])), ("nt", ("m", "k"), ("n", "k"), ([1], [1])),
@@ -83,14 +83,14 @@ for dtype in ["f16", "bf16"]:
         case(f"dot blocks {name} {dtype}", [In("x", x), In("w", w), In("b", b), In("z", y)],
              f"%0 = ts.dot %x, %w batch [] x [] contract {contract[0]} x {contract[1]} : {x}, {w}\n"
              f"  %1 = ts.broadcast %b [1] : {b} to {y}\n  %2 = ts.add %0, %1 : {y}\n"
-             f"  %3 = ts.tanh %2 : {y}\n  %r = ts.add %3, %z : {y}", y, BLOCKS + ODD, None, PRODUCT[dtype])
+             f"  %3 = ts.tanh %2 : {y}\n  %r = ts.add %3, %z : {y}", y, BLOCKS + ODD, None, MATMUL[dtype])
     # A long depth and few columns: GPUs share the depth out. Then blocks that copy for each other.
     for k, n, transposed in [(2056, 72, True), (2056, 136, False), (2051, 75, True), (1031, 137, False), (200, 1208, True), (200, 1208, False)]:
         x, w, y = T(dtype, "m", k), T(dtype, *((n, k) if transposed else (k, n))), T(dtype, "m", n)
         case(f"dot deep {k} {n} {'nt' if transposed else 'nn'} {dtype}", [In("x", x), In("w", w), In("b", T(dtype, n))],
              f"%0 = ts.dot %x, %w batch [] x [] contract [1] x [{int(transposed)}] : {x}, {w}\n"
              f"  %1 = ts.broadcast %b [1] : {T(dtype, n)} to {y}\n  %r = ts.add %0, %1 : {y}", y,
-             [dict(m=m) for m in [7, 29, 150, 290]], None, PRODUCT[dtype])
+             [dict(m=m) for m in [7, 29, 150, 290]], None, MATMUL[dtype])
     # A number of rows a little above a multiple of 64: GPUs exchange the sides. Of several matrices, too; where rows of the
     # result start at any element; with the depth shared out, also by so many that some end no column; by clusters of three.
     for m, n, k, layout, b in [(20, 1600, 2517, "nt", 1), (47, 2792, 1560, "nt", 1),
@@ -102,7 +102,7 @@ for dtype in ["f16", "bf16"]:
         case(f"dot swap_ab {m} {n} {k} {layout} {b} {dtype}", [In("x", x), In("w", w), In("b", v)],
              f"%0 = ts.dot %x, %w batch [0] x [0] contract [{1 if layout[0] == 't' else 2}] x [{2 if layout[1] == 't' else 1}] : {x}, {w}\n"
              f"  %1 = ts.broadcast %b [2] : {v} to {y}\n  %r = ts.add %0, %1 : {y}", y, [{}],
-             None, PRODUCT[dtype])
+             None, MATMUL[dtype])
     x, w, y = T(dtype, 3, "m", "k"), T(dtype, 3, "k", "n"), T("f32", 3, "m", "n")
     case(f"dot blocks batch {dtype}", [In("x", x), In("w", w)],
          f"%r = ts.dot %x, %w batch [0] x [0] contract [2] x [1] {{result_type = f32}} : {x}, {w}", y, BLOCKS + ODD,
@@ -112,7 +112,7 @@ for dtype in ["f16", "bf16"]:
     case(f"dot blocks heads {dtype}", [In("x", x), In("w", w)],
          f"%0 = ts.dot %x, %w batch [] x [] contract [2] x [0] : {x}, {w}\n"
          f"  %1 = ts.reshape %0 : {y} to {h}\n  %r = ts.transpose %1 [2, 0, 1, 3] : {h}", r,
-         [dict(m=70), dict(m=1)], None, PRODUCT[dtype])
+         [dict(m=70), dict(m=1)], None, MATMUL[dtype])
 # Of so little depth that GPUs compute the result's elements one by one: columns that whole accesses reach and others,
 # fewer columns than a warp, a depth of one, of few rows a longer one, sizes known at run time only, and what follows;
 # many small ones, which fill no tile of 16 bits.
@@ -123,16 +123,16 @@ for dtype in ["f32", "f16", "bf16"]:
         x = T(dtype, b, *((k, m) if layout[0] == "t" else (m, k)))
         w = T(dtype, b, *((n, k) if layout[1] == "t" else (k, n)))
         y, v, r = T(dtype, b, m, n), T(dtype, n), T(dtype, m, b, n)
-        product = f"ts.dot %x, %w batch [0] x [0] contract [{1 if layout[0] == 't' else 2}] x [{2 if layout[1] == 't' else 1}] : {x}, {w}"
+        matmul = f"ts.dot %x, %w batch [0] x [0] contract [{1 if layout[0] == 't' else 2}] x [{2 if layout[1] == 't' else 1}] : {x}, {w}"
         sizes = [dict(m=3, n=70), dict(m=0, n=5), dict(m=65, n=264)] if m == "m" else [{}]
-        case(f"dot shallow {b} {m} {n} {k} {layout} {dtype}", [In("x", x), In("w", w)], f"%r = {product}", y, sizes, None, PRODUCT[dtype])
+        case(f"dot shallow {b} {m} {n} {k} {layout} {dtype}", [In("x", x), In("w", w)], f"%r = {matmul}", y, sizes, None, MATMUL[dtype])
         left, right = (spelling[::-1] if turned else spelling for spelling, turned in [("ij", layout[0] == "t"), ("jk", layout[1] == "t")])
         full = lambda x, w, b, spelling=f"a{left},a{right}->iak": -(np_().einsum(spelling, wide(x), wide(w)) + wide(b))
         case(f"dot shallow {b} {m} {n} {k} {layout} ended {dtype}", [In("x", x, "positive"), In("w", w, "positive"), In("b", v, "positive")],
-             f"%0 = {product}\n  %1 = ts.broadcast %b [2] : {v} to {y}\n  %2 = ts.add %0, %1 : {y}\n  %3 = ts.neg %2 : {y}\n"
-             f"  %r = ts.transpose %3 [1, 0, 2] : {y}", r, sizes, full, PRODUCT[dtype])
+             f"%0 = {matmul}\n  %1 = ts.broadcast %b [2] : {v} to {y}\n  %2 = ts.add %0, %1 : {y}\n  %3 = ts.neg %2 : {y}\n"
+             f"  %r = ts.transpose %3 [1, 0, 2] : {y}", r, sizes, full, MATMUL[dtype])
 x, w, y = T("f32", 40, 3, 2), T("f32", 2, 3, 70), T("f32", 40, 70)
-case("dot shallow of two depths", [In("x", x), In("w", w)], f"%r = ts.dot %x, %w batch [] x [] contract [1, 2] x [1, 0] : {x}, {w}", y, [{}], None, PRODUCT["f32"])
+case("dot shallow of two depths", [In("x", x), In("w", w)], f"%r = ts.dot %x, %w batch [] x [] contract [1, 2] x [1, 0] : {x}, {w}", y, [{}], None, MATMUL["f32"])
 # f32 that may be rounded to tf32, 10 bits of mantissa: an operand by 2^-11 of itself, a product by 2^-10.
 for name, l, r, contract in [("nn", ("m", "k"), ("k", "n"), ([1], [0])), ("nt", ("m", "k"), ("n", "k"), ([1], [1])),
                              ("tn", ("k", "m"), ("k", "n"), ([0], [0])), ("tt", ("k", "m"), ("n", "k"), ([0], [1]))]:
@@ -225,7 +225,7 @@ for k, n in [(22, 40), (23, 70), (64, 96), (131, 49), (1, 16)]:
          f"  %d = ts.dot %x, %w batch [] x [] contract [1] x [0] {{result_type = f32}} : {x}, tensor<{k}x{n}xbf16>\n"
          f"  %c = ts.broadcast %b [1] : {T('f32', n)} to {f}\n  %s = ts.add %d, %c : {f}\n"
          f"  %t = ts.convert %z : {y} to {f}\n  %u = ts.add %s, %t : {f}\n  %r = ts.convert %u : {f} to {y}", y, PAIR_ROWS,
-         lambda x, b, z, w=weights: wide(x) @ np_().array(w) + b + wide(z), PRODUCT["bf16"])
+         lambda x, b, z, w=weights: wide(x) @ np_().array(w) + b + wide(z), MATMUL["bf16"])
     turned = [list(column) for column in zip(*weights)]
     x, f = T("bf16", 2, "m", k), T("f32", 2, "m", n)
     case(f"dot weights of pairs transposed {k} {n}", [In("x", x)],
@@ -236,7 +236,7 @@ for k, n in [(22, 40), (23, 70), (64, 96), (131, 49), (1, 16)]:
     case(f"dot weights of pairs by columns {k} {n}", [In("x", x)],
          f"%w = ts.constant dense<{weights}> : tensor<{k}x{n}xbf16>\n"
          f"  %r = ts.dot %x, %w batch [] x [] contract [0] x [0] : {x}, tensor<{k}x{n}xbf16>",
-         y, PAIR_ROWS, lambda x, w=weights: wide(x).T @ np_().array(w), PRODUCT["bf16"])
+         y, PAIR_ROWS, lambda x, w=weights: wide(x).T @ np_().array(w), MATMUL["bf16"])
 # Packed in groups of four rows: with a rest, and without; more columns than a panel has.
 for k, n in [(22, 40), (64, 70), (3, 5), (1, 16)]:
     bytes_ = [[(i * n + j) * 37 % 256 - 128 for j in range(n)] for i in range(k)]
@@ -302,14 +302,14 @@ for bits, k, n, group in PACKED:
         if dtype != "f32":
             case(f"packed_dot many rows i{bits} {dtype} {k} {n} by {group}", [In("x", x), In("w", w, "wide"), In("s", s)],
                  f"%r = ts.packed_dot %x, %w scale %s bits {bits} group {group} : {x}, {w}, {s}", y, MANY_ROWS,
-                 lambda x, w, s, bits=bits, group=group: np_packed(x, w, s, bits, group), PRODUCT[dtype])
+                 lambda x, w, s, bits=bits, group=group: np_packed(x, w, s, bits, group), MATMUL[dtype])
 for bits, k, n in [(8, 128, 72), (4, 256, 40)]:
     x, w, s, y, f = T("bf16", 2, "m", k), T("i8", n, k * bits // 8), T("f32", n, k // 128), T("bf16", 2, "m", n), T("f32", 2, "m", n)
     case(f"packed_dot ended i{bits}", [In("x", x), In("w", w, "wide"), In("s", s), In("z", y), In("b", T("f32", n))],
          f"%d = ts.packed_dot %x, %w scale %s bits {bits} group 128 : {x}, {w}, {s}\n"
          f"  %c = ts.broadcast %b [2] : {T('f32', n)} to {f}\n  %e = ts.add %d, %c : {f}\n"
          f"  %t = ts.convert %z : {y} to {f}\n  %u = ts.add %e, %t : {f}\n  %r = ts.convert %u : {f} to {y}", y, PACKED_ROWS + MANY_ROWS,
-         lambda x, w, s, z, b, bits=bits: np_packed(x, w, s, bits, 128) + wide(z) + b, PRODUCT["bf16"])
+         lambda x, w, s, z, b, bits=bits: np_packed(x, w, s, bits, 128) + wide(z) + b, MATMUL["bf16"])
 for l, r in [("i8", "i8"), ("ui8", "i8"), ("ui8", "ui8")]:
     x, y = T(l, "m", "k"), T(r, "k", "n")
     case(f"dot {l} {r}", [In("x", x, "wide"), In("y", y, "wide")],
@@ -370,7 +370,7 @@ def conv(name, dtype, x, w, result, strides, dilations=None, low=None, high=None
          result, sizes,
          lambda x, w: np_conv(x, w, strides, dilations or [1] * rank, low or [0] * rank, high or [0] * rank,
                               inputs or [1] * rank, groups, last="channels_last" in attributes),
-         PRODUCT[dtype], speed)
+         MATMUL[dtype], speed)
 
 
 for dtype in ["f32", "bf16"]:
@@ -415,7 +415,7 @@ for dtype in ["f32", "bf16"]:
          f"  %r = ts.conv %p, %w strides [2, 2] dilations [1, 1] input_dilations [1, 1] low [#ts.dim<1>, #ts.dim<0>] "
          f"high [#ts.dim<0>, #ts.dim<1>] : {t('n', 4, 9, 12)}, {t(6, 4, 3, 3)}",
          t("n", 6, 4, 6), N,
-         lambda x, w: np_conv(x, w, [2, 2], [1, 1], [1, 2], [1, 2], [1, 1]), PRODUCT[dtype])
+         lambda x, w: np_conv(x, w, [2, 2], [1, 1], [1, 2], [1, 2], [1, 1]), MATMUL[dtype])
     # Few features, channels first: lanes are pixels, in blocks of rows.
     conv("planes", dtype, t("n", 7, 37, 41), t(3, 7, 3, 3), t("n", 3, 37, 41), [1, 1], None, [1, 1], [1, 1], sizes=N)
     conv("planes of one feature", dtype, t("n", 2, 5, 150), t(1, 2, 7, 5), t("n", 1, 5, 148), [1, 1], None, [3, 0], [3, 2],
@@ -433,12 +433,12 @@ for dtype in ["f32", "bf16"]:
          f"%p = ts.neg %x : {x}\n  %c = ts.conv %p, %w {taps}\n  %d = ts.broadcast %b [1] : {g} to {y}\n"
          f"  %e = ts.add %c, %d : {y}\n  %z = ts.constant dense<0.0> : tensor<{dtype}>\n  %f = ts.broadcast %z [] : tensor<{dtype}> to {y}\n"
          f"  %r = ts.max %e, %f : {y}", y, N,
-         lambda x, w, b: np_().maximum(planes(-x, w) + b.astype("f8")[:, None, None], 0), PRODUCT[dtype])
+         lambda x, w, b: np_().maximum(planes(-x, w) + b.astype("f8")[:, None, None], 0), MATMUL[dtype])
     case(f"conv planes infinite {dtype}", [In("x", x), In("w", w)],
          f"%l = ts.constant dense<2.5> : tensor<{dtype}>\n  %m = ts.broadcast %l [] : tensor<{dtype}> to {x}\n"
          f"  %h = ts.constant dense<{'0x7F800000' if dtype == 'f32' else '0x7F80'}> : tensor<{dtype}>\n  %i = ts.broadcast %h [] : tensor<{dtype}> to {x}\n"
          f"  %g = ts.compare gt %x, %m : {x}\n  %p = ts.select %g, %i, %x : {c}, {x}\n  %r = ts.conv %p, %w {taps}", y, N,
-         lambda x, w: planes(np_().where(x > 2.5, np_().inf, x.astype("f8")), w), PRODUCT[dtype])
+         lambda x, w: planes(np_().where(x > 2.5, np_().inf, x.astype("f8")), w), MATMUL[dtype])
     conv("1d", dtype, t("n", 6, "l"), t(10, 6, 3), t("n", 10, "l"), [1], None, [1], [1],
          sizes=[dict(n=1, l=1), dict(n=2, l=17), dict(n=3, l=64)])
     conv("3d", dtype, t("n", 2, 5, 6, 7), t(3, 2, 2, 2, 2), t("n", 3, 4, 5, 6), [1, 1, 1], sizes=N)
@@ -456,7 +456,7 @@ for kh, kw, c, f, pad in [(1, 1, 16, 24, 0), (1, 1, 7, 50, 0), (3, 3, 4, 40, 1),
          f"  %r = ts.conv %x, %w strides [1, 1] dilations [1, 1] input_dilations [1, 1] low {dims} high {dims} "
          f"{{channels_last = true}} : {x}, tensor<{kh}x{kw}x{c}x{f}xbf16>", y, [dict(n=1), dict(n=3)],
          lambda x, w=taps, pad=pad: np_conv(x, np_().array(w), [1, 1], [1, 1], [pad, pad], [pad, pad], [1, 1], last=True),
-         PRODUCT["bf16"])
+         MATMUL["bf16"])
 def constant_conv(name, dtype, image, window, c, f, groups=1, strides=None, dilations=None, low=None, high=None, inputs=None):
     """Channels last, a filter of numbers; `c` channels and `f` features a group."""
     rank = len(image)
@@ -478,7 +478,7 @@ def constant_conv(name, dtype, image, window, c, f, groups=1, strides=None, dila
          f"high {dims(high)} {{channels_last = true, groups = {groups} : i64}} : {x}, {filter_type}", y,
          [dict(n=1), dict(n=3)],
          lambda x, w=taps: np_conv(x, np_().array(w), strides, dilations, low, high, inputs, groups, last=True),
-         PRODUCT[dtype])
+         MATMUL[dtype])
 
 
 # Groups: whose panels are their own, that share panels, of more channels than a tile; a border, a stride, one row.
@@ -563,7 +563,7 @@ for dtype in ["f32", "f16", "bf16"]:
          f"%c = ts.conv %x, %w {steps} {{channels_last = true}} : {x}, {w}\n  %bb = ts.broadcast %b [3] : {T(dtype, 72)} to {y}\n"
          f"  %s = ts.mul %c, %bb : {y}\n  %r = ts.max %s, %y : {y}", y, [dict(n=1), dict(n=5)],
          lambda x, w, b, y: np_().maximum(np_conv(x, w, [1, 1], [1, 1], [1, 1], [1, 1], [1, 1], last=True) * wide(b), wide(y)),
-         "relative 2e-2" if dtype == "bf16" else PRODUCT[dtype])
+         "relative 2e-2" if dtype == "bf16" else MATMUL[dtype])
 # Bytes by constant bytes: window rows that are whole groups of four and not, a border of its own and one that says what
 # it holds, a stride, groups, depthwise, a window whose taps lie apart, one row, more products than f32 adds up exactly.
 for kh, kw, c, f, groups, pad, stride, apart, border in [
@@ -680,7 +680,7 @@ for name, c, groups, stride in [("depthwise", 1, 20, 1), ("depthwise stride 2", 
          f"high [#ts.dim<1>, #ts.dim<1>] {{channels_last = true, groups = {groups} : i64}} : {x}, tensor<3x3x{c}x{c * groups}xf32>",
          y, [dict(h=1, w=1), dict(h=5, w=14), dict(h=8, w=33), dict(h=3, w=2)],
          lambda x, w=taps, s=stride, g=groups: np_conv(x, np_().array(w), [s, s], [1, 1], [1, 1], [1, 1], [1, 1], g, last=True),
-         PRODUCT["f32"])
+         MATMUL["f32"])
 # Depthwise bytes of an image whose sizes are symbols; with h = 0 windows lie in the border alone.
 for border in [None, 7]:
     taps = [[[[(i * 3 + j + l) * 37 % 256 - 128 for l in range(20)]] for j in range(3)] for i in range(3)]
@@ -698,7 +698,7 @@ for border in [None, 7]:
          f"  %r = ts.conv {'%a' if border else '%x'}, %w strides [1, 1] dilations [1, 1] input_dilations [1, 1] low {own} high {own} "
          f"{{channels_last = true, groups = 20 : i64}} : {padded}, tensor<3x3x1x20xi8>",
          y, [dict(h=1, w=1), dict(h=5, w=14), dict(h=8, w=33), dict(h=3, w=2), dict(h=0, w=4)], np_depthwise)
-# One channel, few features: on GPUs a window an element, no tile of products.
+# One channel, few features: on GPUs a window an element, no tile of matmuls.
 for dtype, image, taps, features, stride, pads in [("f16", (2, 197, 107), (3, 3), 1, 1, 1), ("bf16", (5, 1, 331), (7, 7), 1, 2, 3),
                                                    ("f32", (3, 509, 1), (5, 5), 1, 1, 2), ("bf16", (3, 1, 352), (5, 3), 6, 1, 1)]:
     n, h, w = image

@@ -1,6 +1,6 @@
 // RUN: knapper compile %s --start-from simplify --stop-after tile --target cuda:sm_90a --no-cache | FileCheck %s
 
-// On a GPU products of little depth are computed by elements of their result:
+// On a GPU matmuls of little depth are computed by elements of their result:
 // where no copies of blocks reach the operands, the deeper the fewer rows there
 // are.
 module attributes {ts.files = ["shallow"], ts.symbols = []} {

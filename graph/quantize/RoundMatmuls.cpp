@@ -1,4 +1,4 @@
-#include "graph/quantize/RoundProducts.h"
+#include "graph/quantize/RoundMatmuls.h"
 
 #include "graph/quantize/QuantizePasses.h"
 #include "graph/simplify/Match.h"
@@ -9,7 +9,7 @@ using namespace knapper;
 using namespace knapper::ts;
 
 namespace knapper {
-#define GEN_PASS_DEF_ROUNDPRODUCTS
+#define GEN_PASS_DEF_ROUNDMATMULS
 #include "graph/quantize/QuantizePasses.h.inc"
 } // namespace knapper
 
@@ -35,7 +35,7 @@ static void transposeConstant(DotOp op) {
   op.setRhsContract({last});
 }
 
-void knapper::roundProducts(func::FuncOp function) {
+void knapper::roundMatmuls(func::FuncOp function) {
   function.walk([](DotOp op) {
     if (!elementTypeOf(op.getLhs()).isF32() ||
         !elementTypeOf(op.getResult()).isF32())
@@ -46,7 +46,7 @@ void knapper::roundProducts(func::FuncOp function) {
 }
 
 namespace {
-struct RoundProductsPass : knapper::impl::RoundProductsBase<RoundProductsPass> {
-  void runOnOperation() override { roundProducts(getOperation()); }
+struct RoundMatmulsPass : knapper::impl::RoundMatmulsBase<RoundMatmulsPass> {
+  void runOnOperation() override { roundMatmuls(getOperation()); }
 };
 } // namespace

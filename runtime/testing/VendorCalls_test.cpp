@@ -14,7 +14,7 @@ struct Made {
   std::vector<int64_t> values;
   std::vector<uint64_t> bytes = {1000, 1000, 1000};
   Program::Launch launch = {};
-  Program::Product product = {};
+  Program::Matmul matmul = {};
 
   uint32_t value(int64_t number) {
     values.push_back(number);
@@ -28,17 +28,17 @@ struct Made {
     uint32_t zero = value(0);
     for (uint32_t buffer : {0u, 1u, 2u})
       launch.args.push_back({buffer, zero});
-    launch.origin = "product";
-    product.library = VendorLibrary::onednn;
-    product.rows = value(4);
-    product.columns = value(6);
-    product.depth = value(5);
-    product.lhs = matrix(0, 5);
-    product.rhs = matrix(1, 6);
-    product.result = matrix(2, 6);
+    launch.origin = "matmul";
+    matmul.library = VendorLibrary::onednn;
+    matmul.rows = value(4);
+    matmul.columns = value(6);
+    matmul.depth = value(5);
+    matmul.lhs = matrix(0, 5);
+    matmul.rhs = matrix(1, 6);
+    matmul.result = matrix(2, 6);
   }
   std::string check() {
-    Status status = checkReach(product, launch, values, bytes);
+    Status status = checkReach(matmul, launch, values, bytes);
     return status ? "" : status.error().message();
   }
 };
@@ -55,27 +55,27 @@ TEST(VendorCalls, ReachOfEachSideIsChecked) {
                 HasSubstr("bytes into argument " + std::to_string(side)));
   }
   Made offset = exact;
-  offset.values[offset.product.rhs.offset] = 1;
+  offset.values[offset.matmul.rhs.offset] = 1;
   EXPECT_THAT(offset.check(), HasSubstr("into argument 1"));
   Made within = exact; // the argument begins behind the buffer
   within.launch.args[0].offset = within.value(4);
   EXPECT_THAT(within.check(), HasSubstr("into argument 0"));
   Made batch = exact;
-  batch.product.batch = {batch.value(3)};
+  batch.matmul.batch = {batch.value(3)};
   for (auto *side :
-       {&batch.product.lhs, &batch.product.rhs, &batch.product.result})
+       {&batch.matmul.lhs, &batch.matmul.rhs, &batch.matmul.result})
     side->batchStrides = {batch.value(0)};
   EXPECT_EQ(batch.check(), "");
-  batch.values[batch.product.result.batchStrides[0]] = 24;
+  batch.values[batch.matmul.result.batchStrides[0]] = 24;
   EXPECT_THAT(batch.check(), HasSubstr("into argument 2"));
   Made large;
-  large.values[large.product.lhs.rowStride] =
+  large.values[large.matmul.lhs.rowStride] =
       std::numeric_limits<int64_t>::max() / 2;
   EXPECT_THAT(large.check(), HasSubstr("into argument 0"));
 }
 
-TEST(VendorCalls, LibrariesAreAskedForPossibleProducts) {
-  VendorProduct good;
+TEST(VendorCalls, LibrariesAreAskedForPossibleMatmuls) {
+  VendorMatmul good;
   good.batch = {3};
   good.rows = 4;
   good.columns = 6;
@@ -86,26 +86,26 @@ TEST(VendorCalls, LibrariesAreAskedForPossibleProducts) {
   good.result = {3, DType::f32, 0, 6, 1, {24}};
   EXPECT_TRUE(isPossible(good));
   auto without = [&](auto change) {
-    VendorProduct product = good;
-    change(product);
-    return !isPossible(product);
+    VendorMatmul matmul = good;
+    change(matmul);
+    return !isPossible(matmul);
   };
-  EXPECT_TRUE(without([](VendorProduct &p) { p.rows = 0; }));
-  EXPECT_TRUE(without([](VendorProduct &p) { p.batch[0] = -1; }));
-  EXPECT_TRUE(without([](VendorProduct &p) { p.lhs.rowStride = -5; }));
-  EXPECT_TRUE(without([](VendorProduct &p) { p.rhs.offset = -1; }));
-  EXPECT_TRUE(without([](VendorProduct &p) { p.bias->rowStride = 6; }));
-  EXPECT_TRUE(without([](VendorProduct &p) { p.bias->columnStride = 2; }));
-  EXPECT_TRUE(without([](VendorProduct &p) { p.bias->batchStrides = {6}; }));
-  EXPECT_TRUE(without([](VendorProduct &p) { p.result.batchStrides = {0}; }));
-  EXPECT_TRUE(without([](VendorProduct &p) {
+  EXPECT_TRUE(without([](VendorMatmul &p) { p.rows = 0; }));
+  EXPECT_TRUE(without([](VendorMatmul &p) { p.batch[0] = -1; }));
+  EXPECT_TRUE(without([](VendorMatmul &p) { p.lhs.rowStride = -5; }));
+  EXPECT_TRUE(without([](VendorMatmul &p) { p.rhs.offset = -1; }));
+  EXPECT_TRUE(without([](VendorMatmul &p) { p.bias->rowStride = 6; }));
+  EXPECT_TRUE(without([](VendorMatmul &p) { p.bias->columnStride = 2; }));
+  EXPECT_TRUE(without([](VendorMatmul &p) { p.bias->batchStrides = {6}; }));
+  EXPECT_TRUE(without([](VendorMatmul &p) { p.result.batchStrides = {0}; }));
+  EXPECT_TRUE(without([](VendorMatmul &p) {
     p.rows = p.columns = p.depth = int64_t(1) << 20;
     p.batch = {2}; // 2^61
   }));
-  EXPECT_TRUE(without([](VendorProduct &p) {
+  EXPECT_TRUE(without([](VendorMatmul &p) {
     p.rows = p.columns = int64_t(1) << 40; // beyond 64 bits
   }));
-  VendorProduct narrow = good;
+  VendorMatmul narrow = good;
   narrow.columns = 1;
   narrow.bias->columnStride = 3;
   narrow.batch = {1};
@@ -117,9 +117,9 @@ TEST(VendorCalls, OptionalLaunchesMayHaveNoChoiceLeft) {
   Made made;
   Program program = {};
   Program::Choice library = {};
-  library.product = made.product;
+  library.matmul = made.matmul;
   library.label = "vendor{onednn}";
-  made.launch.origin = "product";
+  made.launch.origin = "matmul";
   made.launch.choices = {library}; // which the null device refuses
   made.launch.optional = true;
   program.launches = {made.launch};
@@ -140,7 +140,7 @@ TEST(VendorCalls, ChoicesOfAbsentLibrariesGo) {
   Program program = {};
   program.name = "main";
   Program::Choice compiled = {}, library = {};
-  library.product = made.product;
+  library.matmul = made.matmul;
   made.launch.choices = {library, compiled};
   program.launches = {made.launch, made.launch};
   std::shared_ptr<Device> device = null::device();
@@ -151,7 +151,7 @@ TEST(VendorCalls, ChoicesOfAbsentLibrariesGo) {
   EXPECT_THAT(uses[0].why, HasSubstr("runs nothing of it"));
   for (const Program::Launch &launch : program.launches) {
     ASSERT_EQ(launch.choices.size(), 1u);
-    EXPECT_FALSE(launch.choices[0].product);
+    EXPECT_FALSE(launch.choices[0].matmul);
   }
 }
 
