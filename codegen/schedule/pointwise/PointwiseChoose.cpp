@@ -164,6 +164,16 @@ static int64_t runOfThread(ts::KernelOp kernel, Dim row) {
              : 1;
 }
 
+/// Whether a row that is a tile of its own is short, or the tile a good deal
+/// wider.
+static bool leavesThreadsIdle(Dim row, const TargetDesc &target) {
+  constexpr int64_t shortRow = 256;
+  int64_t length = *row.asConstant();
+  int64_t tile = llvm::PowerOf2Ceil(uint64_t(length));
+  return length <= shortRow ||
+         (tile <= target.lanes(DType::f32) && length <= tile * 3 / 4);
+}
+
 /// Of lanes across short rows each has a place of its own: what neighbours read
 /// lies together where they are those of a warp. An element a thread, where
 /// there are few; else a run, or where rows have none four at once (of matmuls,
@@ -219,12 +229,11 @@ LogicalResult choosePointwise(ts::KernelOp kernel, const TargetDesc &target,
   bool named = target.simt && kernel.getHero() == ts::Hero::gather &&
                !kernel.getBody().getOps<ts::GatherOp>().empty() &&
                !(lane > 0 && representative(dims[lane]) <= shortRow);
-  constexpr int64_t shortRowOfRuns = 256;
   int64_t threadRun =
       target.simt && !dims.empty() ? runOfThread(kernel, dims[lane]) : 1;
-  bool across =
-      target.simt && !flat && !named && lane > 0 &&
-      representative(dims[lane]) <= (threadRun > 1 ? shortRowOfRuns : shortRow);
+  bool across = target.simt && !flat && !named && lane > 0 &&
+                (representative(dims[lane]) <= shortRow ||
+                 (threadRun > 1 && leavesThreadsIdle(dims[lane], target)));
   Dim run =
       flat || across || dims.empty() ? product(context, dims) : dims[lane];
   int64_t length = representative(run);
