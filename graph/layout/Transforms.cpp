@@ -298,10 +298,12 @@ DftOp asComplex(DftOp op) {
   return made;
 }
 
-/// Whether passes take less time than products with matrices.
-bool prefersPasses(const FourierPlan &plan) {
-  constexpr int64_t least = 16;
-  return plan.complexLength >= least;
+/// Whether passes take less time than products with matrices. `padded`: half of
+/// what they transform is zeros or not needed.
+bool prefersPasses(const FourierPlan &plan, bool padded) {
+  constexpr int64_t least = 16, leastPaddedChirp = 1000;
+  return plan.complexLength >=
+         (plan.isChirp() && padded ? leastPaddedChirp : least);
 }
 
 /// Gives the op its table; false: it has no plan.
@@ -310,11 +312,11 @@ bool plan(DftOp op) {
   bool real = op.getFromReal() || op.getToReal();
   if (!length)
     return false;
-  std::optional<FourierPlan> plan =
-      fourierPlan(*length, real && *length % 2 == 0);
-  if (!plan || !prefersPasses(*plan))
+  bool padded = real && *length % 2 != 0;
+  std::optional<FourierPlan> plan = fourierPlan(*length, real && !padded);
+  if (!plan || !prefersPasses(*plan, padded))
     return false;
-  if (real && *length % 2 != 0)
+  if (padded)
     op = asComplex(op);
   OpBuilder b(op);
   std::vector<double> table = fourierTable(*plan, op.getInverse() ? 1 : -1);

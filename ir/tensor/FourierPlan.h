@@ -11,6 +11,11 @@
 // and needs no reordering at the end. The table has the factors w of each
 // pass, then what a real transform's half needs.
 //
+// Lengths with other prime factors are convolutions with a chirp (Bluestein, A
+// linear filtering approach to the computation of discrete Fourier transform,
+// IEEE Trans. Audio 18, 1970): with c[j] = exp(pi i s j^2 / n), y[k] = c[k]
+// sum over j of x[j] c[j] / c[k - j], by transforms of a power of two.
+//
 //===----------------------------------------------------------------------===//
 #pragma once
 
@@ -35,6 +40,11 @@ struct FourierPass {
 struct FourierPlan {
   int64_t complexLength = 0; ///< n; half of the length of a real transform
   bool real = false;
+  int64_t passLength = 0; ///< of what the passes transform: n, if no chirp
+  bool isChirp() const { return passLength != complexLength; }
+  /// Where c[j], j < n, and the spectrum of 1 / c divided by passLength lie:
+  /// cosines or real parts, then the others.
+  int64_t chirp = 0, filter = 0;
   llvm::SmallVector<FourierPass> passes;
   /// Real ones: where exp(2 pi i s k / (2 n)), k < n, lies in the table.
   int64_t halves = 0;
@@ -50,8 +60,8 @@ struct FourierPlan {
   }
 };
 
-/// None: a prime factor is too large, the length is odd and `real`, or there is
-/// one pass only.
+/// None: there is one pass only, a short transform has a large prime factor, or
+/// the length is odd and `real`.
 std::optional<FourierPlan> fourierPlan(int64_t length, bool real);
 
 /// `sign`: of the exponent.

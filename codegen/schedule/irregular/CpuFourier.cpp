@@ -11,6 +11,8 @@
 //      place): a step more takes the two spectra apart (Sorensen et al.,
 //      Real-valued fast Fourier transform algorithms, IEEE Trans. ASSP 35,
 //      1987). To real rows the same step goes first.
+//   4  Lengths with a large prime factor are convolutions with a chirp, whose
+//      inverse transform is the same passes with the parts exchanged.
 #include "codegen/schedule/core/ElementEmitter.h"
 #include "codegen/schedule/core/FirstOp.h"
 #include "codegen/schedule/core/Grain.h"
@@ -36,7 +38,7 @@ ts::FourierPlan planOf(ts::DftOp op) {
 /// Bytes from one part of scratch to the next. Not a power of two: lines of
 /// several parts would meet in the same sets of the cache.
 int64_t partBytes(ts::DftOp op) {
-  int64_t bytes = planOf(op).complexLength *
+  int64_t bytes = planOf(op).passLength *
                   int64_t(ts::elementBytes(ts::elementTypeOf(op.getInput())));
   return (bytes + 63) / 64 * 64 + 64;
 }
@@ -98,6 +100,12 @@ private:
   LogicalResult interleavedPass(const ts::FourierPass &pass,
                                 const Numbers &from, const Numbers &to,
                                 int64_t width);
+  /// All passes, which write `first` and `second` alternately, the last `to`.
+  LogicalResult passes(const Numbers &from, const Numbers &first,
+                       const Numbers &second, const Numbers &to);
+  /// The transform as a convolution with a chirp; `first` is not `from`.
+  LogicalResult convolve(const Numbers &from, const Numbers &first,
+                         const Numbers &second, const Numbers &to);
   /// Between the spectrum of n complex numbers and the half of that of 2 n real
   /// ones; `split`: from the former to the latter.
   LogicalResult halves(const Numbers &from, const Numbers &to, bool split);
@@ -285,6 +293,47 @@ LogicalResult Transform::halves(const Numbers &from, const Numbers &to,
   return status;
 }
 
+LogicalResult Transform::passes(const Numbers &from, const Numbers &first,
+                                const Numbers &second, const Numbers &to) {
+  Numbers now = from;
+  for (auto [i, each] : llvm::enumerate(plan.passes)) {
+    Numbers next = i + 1 == plan.passes.size() ? to : i % 2 ? second : first;
+    if (failed(pass(each, now, next)))
+      return failure();
+    now = next;
+  }
+  return success();
+}
+
+LogicalResult Transform::convolve(const Numbers &from, const Numbers &first,
+                                  const Numbers &second, const Numbers &to) {
+  int64_t m = plan.passLength;
+  Butterfly butterfly = arithmetic(lanes);
+  auto times = [&](const Numbers &x, int64_t factors, int64_t count,
+                   const Numbers &y) {
+    return steps(0, count, count, lanes, [&](Value at) {
+      ComplexTile factor = roots(factors, factors + count, at, lanes,
+                                 /*same=*/false);
+      store(butterfly.multiply(load(x, at, lanes), factor), y, at);
+    });
+  };
+  auto exchanged = [](const Numbers &x) { return Numbers{x.im, x.re, {}}; };
+  Value zero = e.splat(element, lanes, 0);
+  // An even number of passes would end where they began.
+  bool odd = plan.passes.size() % 2;
+  const Numbers &middle = odd ? second : first;
+  const Numbers &other = odd ? first : second;
+  if (failed(times(from, plan.chirp, n, first)) ||
+      failed(steps(n, m, m, lanes,
+                   [&](Value at) { store({zero, zero}, first, at); })) ||
+      failed(passes(first, second, first, middle)) ||
+      failed(times(middle, plan.filter, m, middle)) ||
+      failed(passes(exchanged(middle), exchanged(other), exchanged(middle),
+                    odd ? exchanged(other) : exchanged(middle))))
+    return failure();
+  return times(odd ? other : middle, plan.chirp, n, to);
+}
+
 LogicalResult Transform::build() {
   Value row = tile::ProgramIdOp::create(b, loc);
   auto rowOf = [&](Value tensor, Value buffer) -> Numbers {
@@ -302,15 +351,20 @@ LogicalResult Transform::build() {
     from = own[next];
     next = 1 - next;
   }
-  for (const ts::FourierPass &each : plan.passes) {
-    bool last = &each == &plan.passes.back() && !op.getFromReal();
-    Numbers to = last ? result : own[next];
-    if (failed(pass(each, from, to)))
+  Numbers spectrum = op.getFromReal() ? own[1] : result;
+  if (plan.isChirp()) {
+    if (failed(convolve(from, own[next], own[1 - next], spectrum)))
       return failure();
-    from = to;
-    next = 1 - next;
+  } else {
+    // The last pass must not write what it reads.
+    size_t odd = plan.passes.size() % 2;
+    if (op.getFromReal())
+      next = odd ? 1 : 0;
+    if (failed(passes(from, own[next], own[1 - next], spectrum)))
+      return failure();
   }
-  return op.getFromReal() ? halves(from, result, /*split=*/true) : success();
+  return op.getFromReal() ? halves(spectrum, result, /*split=*/true)
+                          : success();
 }
 
 } // namespace
