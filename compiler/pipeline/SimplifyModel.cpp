@@ -5,6 +5,7 @@
 #include "graph/layout/ConvPhases.h"
 #include "graph/layout/FewFeatures.h"
 #include "graph/layout/SplitPools.h"
+#include "graph/layout/Transforms.h"
 #include "graph/quantize/ConvertFloat.h"
 #include "graph/quantize/QuantisedMatmuls.h"
 #include "graph/quantize/QuantizeWeights.h"
@@ -94,6 +95,12 @@ LogicalResult arrangeChannels(func::FuncOp function,
                          /*keepPlanes=*/!threads);
 }
 
+LogicalResult chooseTransforms(func::FuncOp function,
+                               const CompileState &state) {
+  lowerTransforms(function, /*passes=*/!state.targets.front().simt);
+  return mlir::success();
+}
+
 LogicalResult roundToTf32(func::FuncOp function, const CompileState &state) {
   if (state.options.allowTf32 && state.targets.front().tf32)
     roundMatmuls(function);
@@ -118,6 +125,7 @@ Status dropUnusedBodies(CompileState &state) {
 }
 
 constexpr Pass passes[] = {
+    {"transforms", onEach<chooseTransforms>},
     {"quantised-matmuls", onEach<plain<multiplyQuantised>>, true},
     {"scaled-matmuls", onEach<plain<scaleMatmuls>>, true},
     {"fold-constants", onEach<plain<fold>>, true},

@@ -119,12 +119,12 @@ LogicalResult importConvTranspose(Node &n) {
 
 /// Columns [.., K*L, ..] to the image [.., Y, ..] along one dim: what window
 /// element k of block l holds is added at l * stride + k * dilation - low.
-Value addBlocks(Node &n, Value x, int64_t axis, int64_t window, Dim blocks,
+Value addBlocks(Node &n, Value x, int64_t axis, Dim window, Dim blocks,
                 Dim image, int64_t stride, int64_t dilation, Dim low) {
   using P = ts::ComparePredicate;
   Type i64 = n.b.getI64Type();
   auto number = [&](int64_t value) { return n.integerScalar(value, i64); };
-  RankedTensorType type = n.type({n.dim(window), image}, i64);
+  RankedTensorType type = n.type({window, image}, i64);
   Value tap = n.makeAs<ts::IotaOp>(type, uint64_t(0));
   Value start = n.sub(
       n.add(n.makeAs<ts::IotaOp>(type, uint64_t(1)), n.sizeScalar(low, i64)),
@@ -152,7 +152,8 @@ Value addBlocks(Node &n, Value x, int64_t axis, int64_t window, Dim blocks,
 LogicalResult importCol2Im(Node &n) {
   std::optional<SmallVector<Dim>> image =
       sizesOrSymbols(n, n[1], "image_shape");
-  std::optional<SmallVector<int64_t>> window = n.numbers(n[2], "block_shape");
+  std::optional<SmallVector<Dim>> window =
+      sizesOrSymbols(n, n[2], "block_shape");
   if (!image || !window)
     return failure();
   size_t spatial = window->size();
@@ -165,13 +166,30 @@ LogicalResult importCol2Im(Node &n) {
                   "entry a spatial dim, 8 at most");
   if (ts::elementTypeOf(n[0]).isInteger(1))
     return n.unsupported("element type BOOL");
-  std::optional<Windows> w = readWindows(n, *window, *image);
+  // Only numbers can be out of range here; a symbol's range is the run's.
+  SmallVector<int64_t> known;
+  for (Dim size : *window) {
+    known.push_back(size.asConstant().value_or(1));
+    if (!size.asConstant())
+      require(n, size, ts::ComparePredicate::ge, n.dim(1),
+              "a block has no element");
+  }
+  std::optional<Windows> w = readWindows(n, known, *image);
   if (!w)
     return failure();
   SmallVector<Dim> dims = ts::dimsOf(n[0]);
+  // A size of the run's is named, so that others stay short expressions.
+  auto named = [&](Dim size, StringRef hint) {
+    return n.bindSize(n.sizeScalar(size, n.b.getI64Type()), hint);
+  };
   Dim channels = dims[1];
-  for (int64_t size : *window) {
-    std::optional<Dim> rest = channels.exactDiv(n.dim(size));
+  for (Dim size : *window) {
+    if (!size.asConstant()) {
+      // Whether it divides them the reshape below asks.
+      channels = named(channels.floorDiv(size.max(n.dim(1))), "channels");
+      continue;
+    }
+    std::optional<Dim> rest = channels.exactDiv(size);
     if (!rest)
       return n.fail(dims[1].str() + " channels do not divide by the block",
                     "correct block_shape");
@@ -181,16 +199,18 @@ LogicalResult importCol2Im(Node &n) {
   SmallVector<Dim> split{dims[0], channels}, merged = split, blocks;
   SmallVector<int64_t> order{0, 1};
   for (size_t i = 0; i < spatial; ++i) {
-    int64_t extent = ((*window)[i] - 1) * w->dilations[i] + 1;
+    Dim extent = ((*window)[i] - 1) * w->dilations[i] + 1;
     blocks.push_back(((*image)[i] + w->low[i] + w->high[i] - extent)
                          .floorDiv(n.dim(w->strides[i])) +
                      1);
+    if (!(*window)[i].asConstant())
+      blocks[i] = named(blocks[i], "blocks");
     if (std::optional<int64_t> count = blocks[i].asConstant();
         count && *count < 1)
       return n.fail("image dim " + Twine(i) + " of " + (*image)[i].str() +
-                        " is smaller than a block of " + Twine(extent),
+                        " is smaller than a block of " + extent.str(),
                     "correct image_shape, block_shape or pads");
-    split.push_back(n.dim((*window)[i]));
+    split.push_back((*window)[i]);
     merged.push_back(blocks[i] * (*window)[i]);
     order.push_back(static_cast<int64_t>(i) + 2);
     order.push_back(static_cast<int64_t>(i + spatial) + 2);

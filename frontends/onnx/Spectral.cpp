@@ -12,9 +12,10 @@ namespace {
 using ts::Dim;
 using P = ts::ComparePredicate;
 
-using Complex = FourierPlanes;
+using Kind = FourierKind;
 
-/// `count` elements along dim 1, cut or filled with zeros.
+/// `count` elements along dim 1 of [rows, length, parts], cut or filled with
+/// zeros.
 Value fitLength(Node &n, Value x, Dim count) {
   if (!x || ts::dimOf(x, 1) == count)
     return x;
@@ -26,43 +27,41 @@ Value fitLength(Node &n, Value x, Dim count) {
   if (!x || missing.isConstant(0))
     return x;
   MLIRContext *context = n.importer.context;
-  return n.make<ts::PadOp>(x, Optional{n.scalarFor(x, 0)},
-                           ts::dimArray(context, {n.dim(0), n.dim(0)}),
-                           ts::dimArray(context, {n.dim(0), missing}),
-                           ts::PadMode::constant);
+  Dim zero = n.dim(0);
+  return n.make<ts::PadOp>(
+      x, Optional{n.scalarFor(x, 0)}, ts::dimArray(context, {zero, zero, zero}),
+      ts::dimArray(context, {zero, missing, zero}), ts::PadMode::constant);
 }
 
-/// From the first half of a spectrum that is symmetric, the whole of it.
-Complex mirrored(Node &n, Complex x, Dim length) {
-  Dim half = length.floorDiv(n.dim(2)) + 1;
-  return mirroredSpectrum(
-      n, {fitLength(n, x.re, half), fitLength(n, x.im, half)}, length);
+/// [rows, length, 1 or 2] with two parts.
+Value withImaginary(Node &n, Value x) {
+  if (!x || ts::dimOf(x, 2).isConstant(2))
+    return x;
+  Value re = partOf(n, x, 0);
+  return complexOf(n, re, re ? n.splatLike(0, re) : re);
 }
 
-/// [rows, length, 1 or 2] as two parts; null and an error for another size.
-Complex partsOf(Node &n, Value x) {
+/// The last dim counts the parts of numbers.
+LogicalResult checkParts(Node &n, Dim parts) {
+  if (parts.isConstant(1) || parts.isConstant(2))
+    return mlir::success();
+  return n.fail("the last dim of the input is " + parts.str(),
+                "give 1 for real, 2 for complex numbers");
+}
+
+/// [rows, length, 1 or 2] to [rows, frequencies, 2], of which only the first
+/// length / 2 + 1 are kept where `onesided`.
+Value transform(Node &n, Value x, Dim length, bool inverse, bool onesided) {
   if (!x)
     return {};
-  SmallVector<Dim> dims = ts::dimsOf(x);
-  if (!dims[2].isConstant(1) && !dims[2].isConstant(2)) {
-    (void)n.fail("the last dim of the input is " + dims[2].str(),
-                 "give 1 for real, 2 for complex numbers");
-    return {};
-  }
-  auto part = [&](int64_t i) {
-    return n.reshape(n.sliceDim(x, 2, n.dim(i), n.dim(1)), {dims[0], dims[1]});
-  };
-  return {part(0), dims[2].isConstant(2) ? part(1) : Value()};
-}
-
-/// [rows, length, 2]
-Value joined(Node &n, Complex x) {
-  if (!x.re || !x.im)
-    return {};
-  SmallVector<Dim> dims = ts::dimsOf(x.re);
-  dims.push_back(n.dim(1));
-  Value re = n.reshape(x.re, dims), im = n.reshape(x.im, dims);
-  return n.make<ts::ConcatOp>(ValueRange{re, im}, int64_t(2));
+  bool isReal = ts::dimOf(x, 2).isConstant(1);
+  if (onesided && isReal)
+    return fourierTransform(n, n.reshape(x, {ts::dimOf(x, 0), length}), length,
+                            inverse, Kind::fromReal);
+  Value y =
+      fourierTransform(n, withImaginary(n, x), length, inverse, Kind::complex);
+  return onesided ? n.sliceDim(y, 1, n.dim(0), length.floorDiv(n.dim(2)) + 1)
+                  : y;
 }
 
 /// f16 and bf16 are transformed in f32.
@@ -140,16 +139,9 @@ LogicalResult importDft(Node &n) {
   Value flat =
       n.reshape(n.transpose(n.convert(signal, fineType(n, n[0])), order),
                 {rows, dims[axis], dims.back()});
-  Complex x = partsOf(n, flat);
-  if (!x.re)
+  if (failed(checkParts(n, dims.back())))
     return failure();
-  if (real) {
-    if (!x.im)
-      x.im = n.splatLike(0, x.re);
-    x = mirrored(n, x, length);
-  } else {
-    x = {fitLength(n, x.re, length), fitLength(n, x.im, length)};
-  }
+  Value x = fitLength(n, flat, real ? length.floorDiv(n.dim(2)) + 1 : length);
   around.push_back(onesided && !real ? length.floorDiv(n.dim(2)) + 1 : length);
   around.push_back(n.dim(real ? 1 : 2));
   auto give = [&](Value result) {
@@ -164,33 +156,31 @@ LogicalResult importDft(Node &n) {
     }
     return n.out(n.convert(result, ts::elementTypeOf(n[0])));
   };
-  if (onesided && !inverse && !x.im)
-    return give(realTransform(n, x.re, -1));
-  Complex y = fourierTransform(n, x, inverse ? 1 : -1);
-  if (!y.re || !y.im)
+  Value y = real ? fourierTransform(n, withImaginary(n, x), length, true,
+                                    Kind::toReal)
+                 : transform(n, x, length, inverse, onesided);
+  if (!y)
     return n.failed() ? failure() : n.out(Value());
-  if (inverse) {
-    Value count = n.sizeScalar(length, ts::elementTypeOf(y.re));
-    y = {n.div(y.re, count), n.div(y.im, count)};
-  } else if (onesided) {
-    length = length.floorDiv(n.dim(2)) + 1;
-    y = {n.sliceDim(y.re, 1, n.dim(0), length),
-         n.sliceDim(y.im, 1, n.dim(0), length)};
-  }
-  return give(real ? y.re : joined(n, y));
+  if (inverse)
+    y = n.div(y, n.sizeScalar(length, ts::elementTypeOf(y)));
+  return give(y);
 }
 
 /// Transforms of overlapping frames, [batch, frames, frequencies, 2].
 LogicalResult importStft(Node &n) {
   SmallVector<Dim> dims = ts::dimsOf(n[0]);
-  std::optional<SmallVector<int64_t>> step = n.numbers(n[1], "frame_step");
-  if (!step)
+  std::optional<SmallVector<Dim>> steps = sizesOrSymbols(n, n[1], "frame_step");
+  if (!steps)
     return failure();
-  if (dims.size() != 3 || step->size() != 1 || step->front() < 1 ||
+  if (dims.size() != 3 || steps->size() != 1 ||
+      steps->front().asConstant().value_or(1) < 1 ||
       (n.has(2) && ts::rankOf(n[2]) != 1))
     return n.fail("needs a signal [batch, length, 1 or 2], a positive "
                   "frame_step and a window of rank 1",
                   "correct the inputs");
+  Dim step = steps->front();
+  if (!step.asConstant())
+    require(n, step, P::ge, n.dim(1), "the frames do not advance");
   Dim length = n.has(2) ? ts::dimOf(n[2], 0) : dims[1];
   if (n.has(3)) {
     std::optional<SmallVector<Dim>> given =
@@ -201,7 +191,7 @@ LogicalResult importStft(Node &n) {
       return n.fail("frame_length must be one number", "give a scalar");
     length = given->front();
   }
-  Dim frames = (dims[1] - length).floorDiv(n.dim(step->front())) + 1;
+  Dim frames = (dims[1] - length).floorDiv(step.max(n.dim(1))) + 1;
   if (std::optional<int64_t> known = frames.asConstant();
       (known && *known < 1) ||
       (length.asConstant() && *length.asConstant() < 1))
@@ -216,28 +206,20 @@ LogicalResult importStft(Node &n) {
   RankedTensorType type = n.type({frames, length}, i64);
   Value frame = n.makeAs<ts::IotaOp>(type, uint64_t(0)),
         place = n.makeAs<ts::IotaOp>(type, uint64_t(1));
-  Value index = n.add(n.mul(frame, n.integerScalar(step->front(), i64)), place);
+  Value index = n.add(n.mul(frame, n.sizeScalar(step, i64)), place);
   // [batch, frames, length, parts]
   Value parts = n.make<ts::GatherOp>(n.convert(n[0], fine), index, uint64_t(1));
   if (n.has(2) && parts) {
     Value window = n.convert(n.castDims(n[2], {length}), fine);
     parts = n.mul(parts, n.broadcastAt(window, {2}, ts::dimsOf(parts)));
   }
-  Complex x = partsOf(n, n.reshape(parts, {dims[0] * frames, length, dims[2]}));
-  if (!x.re)
+  if (failed(checkParts(n, dims[2])))
     return failure();
   bool onesided = n.flag("onesided", true);
   Dim kept = onesided ? length.floorDiv(n.dim(2)) + 1 : length;
-  Value made;
-  if (onesided && !x.im) {
-    made = realTransform(n, x.re, -1);
-  } else {
-    Complex y = fourierTransform(n, x, -1);
-    if (onesided)
-      y = {n.sliceDim(y.re, 1, n.dim(0), kept),
-           n.sliceDim(y.im, 1, n.dim(0), kept)};
-    made = joined(n, y);
-  }
+  Value made =
+      transform(n, n.reshape(parts, {dims[0] * frames, length, dims[2]}),
+                length, false, onesided);
   Value result = n.reshape(made, {dims[0], frames, kept, n.dim(2)});
   return n.failed() ? failure()
                     : n.out(n.convert(result, ts::elementTypeOf(n[0])));

@@ -85,6 +85,11 @@ LogicalResult importNonMaxSuppression(Node &n) {
     Value least = scalarOf(n, 4, f32);
     scores = n.select(n.compare(P::gt, scores, least), scores,
                       n.scalar(-infinity, f32));
+  } else {
+    // Minus infinity is a score as any other; the op never takes it.
+    scores = n.select(n.compare(P::eq, scores, n.scalar(-infinity, f32)),
+                      n.scalar(std::numeric_limits<float>::lowest(), f32),
+                      scores);
   }
   if (n.flag("center_point_box", false))
     boxes = cornersOf(n, boxes);

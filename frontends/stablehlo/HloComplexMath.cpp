@@ -217,8 +217,10 @@ LogicalResult importIota(HloNode &n) {
 // Fourier transforms
 //===----------------------------------------------------------------------===//
 
-/// Along one dim, which goes to the end and back.
-C alongDim(HloNode &n, C x, int64_t dim, double sign) {
+/// Along one dim, which goes to the end and back; it has `length` elements
+/// where the numbers are in time.
+C alongDim(HloNode &n, C x, int64_t dim, int64_t length, bool inverse,
+           FourierKind kind) {
   if (!x.re)
     return {};
   int64_t rank = ts::rankOf(x.re), last = rank - 1;
@@ -226,48 +228,28 @@ C alongDim(HloNode &n, C x, int64_t dim, double sign) {
   for (int64_t i = 0; i < rank; ++i)
     order.push_back(i);
   std::swap(order[dim], order[last]);
-  auto turned = [&](Value part) {
+  auto swapped = [&](Value part) {
     return part && dim != last ? n.transpose(part, order) : part;
   };
-  x = {turned(x.re), turned(x.im)};
+  x = {swapped(x.re), swapped(x.im)};
   if (!x.re)
     return {};
   SmallVector<Dim> dims = ts::dimsOf(x.re);
-  Dim length = dims.back(), rows = n.dim(1);
+  Dim own = dims.back(), rows = n.dim(1);
   for (Dim each : ArrayRef<Dim>(dims).drop_back())
     rows = rows * each;
-  auto flat = [&](Value part) {
-    return part ? n.reshape(part, {rows, length}) : Value();
-  };
-  FourierPlanes y = fourierTransform(n, {flat(x.re), flat(x.im)}, sign);
-  auto back = [&](Value part) { return turned(n.reshape(part, dims)); };
-  return {back(y.re), back(y.im)};
-}
-
-C scaled(HloNode &n, C x, double factor) {
-  return {n.mul(x.re, factor), n.mul(x.im, factor)};
-}
-
-/// All `length` elements along the last dim of a spectrum whose inverse is
-/// real, from the first half: X[length - k] is the conjugate of X[k].
-C whole(HloNode &n, C half, int64_t length) {
-  SmallVector<int64_t> starts(n.shape(half.re).size(), 0),
-      counts = n.shape(half.re), steps(counts.size(), 1);
-  int64_t missing = counts.empty() ? 0 : length - counts.back();
-  if (missing <= 0)
-    return half;
-  starts.back() = counts.back() = missing;
-  steps.back() = -1;
-  auto append = [&](Value part, bool conjugate) -> Value {
-    Value more = n.slice(part, starts, counts, steps);
-    if (conjugate)
-      more = negative(n, more);
-    if (!part || !more)
-      return {};
-    return n.make<ts::ConcatOp>(ValueRange{part, more},
-                                uint64_t(counts.size() - 1));
-  };
-  return {append(half.re, false), append(half.im, true)};
+  auto flat = [&](Value part) { return n.reshape(part, {rows, own}); };
+  Value given = kind == FourierKind::fromReal
+                    ? flat(x.re)
+                    : complexOf(n, flat(x.re), flat(x.im));
+  Value y = fourierTransform(n, given, n.dim(length), inverse, kind);
+  if (!y)
+    return {};
+  dims.back() = ts::dimOf(y, 1);
+  auto back = [&](Value part) { return swapped(n.reshape(part, dims)); };
+  if (kind == FourierKind::toReal)
+    return {back(y), Value()};
+  return {back(partOf(n, y, 0)), back(partOf(n, y, 1))};
 }
 
 LogicalResult importFft(HloNode &n) {
@@ -301,23 +283,22 @@ LogicalResult importFft(HloNode &n) {
       others.push_back(dim);
   }
   int64_t last = rank - 1;
-  double sign = back ? 1 : -1;
-  if (toReal) {
+  auto alongOthers = [&] {
     for (int64_t dim : others)
-      x = alongDim(n, x, dim, sign);
-    x = whole(n, x, lengths.back());
-  }
-  x = alongDim(n, x, last, sign);
-  if (fromReal && x.re) {
-    Dim half = n.dim(lengths.back() / 2 + 1);
-    x = {n.sliceDim(x.re, last, n.dim(0), half),
-         n.sliceDim(x.im, last, n.dim(0), half)};
-  }
+      x = alongDim(n, x, dim, lengths[count - rank + dim], back,
+                   FourierKind::complex);
+  };
+  if (toReal)
+    alongOthers();
+  x = alongDim(n, x, last, lengths.back(), back,
+               fromReal ? FourierKind::fromReal
+               : toReal ? FourierKind::toReal
+                        : FourierKind::complex);
   if (!toReal)
-    for (int64_t dim : others)
-      x = alongDim(n, x, dim, sign);
-  if (back)
-    x = scaled(n, x, 1 / elements);
+    alongOthers();
+  if (back && x.re)
+    x = {n.mul(x.re, 1 / elements),
+         x.im ? n.mul(x.im, 1 / elements) : Value()};
   return n.out(toReal ? x.re : hloJoin(n, x));
 }
 

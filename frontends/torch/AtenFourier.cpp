@@ -10,61 +10,41 @@ namespace {
 
 using ts::Dim;
 
-FourierPlanes partsOf(AtenNode &n, Value x) {
-  if (!x)
-    return {};
-  SmallVector<Dim> dims = ts::dimsOf(x);
-  dims.pop_back();
-  int64_t last = ts::rankOf(x) - 1;
-  auto part = [&](int64_t i) {
-    return n.reshape(n.sliceDim(x, last, n.dim(i), n.dim(1)), dims);
-  };
-  return {part(0), part(1)};
-}
-
-Value joined(AtenNode &n, FourierPlanes x) {
-  if (!x.re || !x.im)
-    return {};
-  SmallVector<Dim> dims = ts::dimsOf(x.re);
-  int64_t last = ts::rankOf(x.re);
-  dims.push_back(n.dim(1));
-  return n.make<ts::ConcatOp>(
-      ValueRange{n.reshape(x.re, dims), n.reshape(x.im, dims)}, last);
-}
-
-template <typename Function>
-FourierPlanes each(FourierPlanes x, Function function) {
-  return {function(x.re), x.im ? function(x.im) : Value()};
-}
+using Kind = FourierKind;
 
 /// `made` of the rows that lie along a dim: `made` takes [rows, length] and
-/// gives [rows, another length].
+/// gives [rows, another length]; both have parts behind where numbers are
+/// complex.
 template <typename Function>
-FourierPlanes along(AtenNode &n, FourierPlanes x, int64_t dim, Function made) {
-  if (!x.re)
+Value along(AtenNode &n, Value x, int64_t dim, bool isComplex, bool stays,
+            Function made) {
+  if (!x)
     return {};
-  int64_t rank = ts::rankOf(x.re);
+  int64_t rank = ts::rankOf(x) - (isComplex ? 1 : 0);
   SmallVector<int64_t> order, back(rank);
   SmallVector<Dim> around;
   for (int64_t i = 0; i < rank; ++i)
     if (i != dim) {
       order.push_back(i);
-      around.push_back(ts::dimOf(x.re, i));
+      around.push_back(ts::dimOf(x, i));
     }
   order.push_back(dim);
   for (auto [to, from] : llvm::enumerate(order))
     back[from] = static_cast<int64_t>(to);
-  Dim rows = ts::product(n.importer.context, around),
-      length = ts::dimOf(x.re, dim);
-  FourierPlanes y = made(each(x, [&](Value part) {
-    return n.reshape(n.transpose(part, order), {rows, length});
-  }));
-  if (!y.re)
+  SmallVector<Dim> flat{ts::product(n.importer.context, around),
+                        ts::dimOf(x, dim)};
+  if (isComplex) {
+    order.push_back(rank);
+    flat.push_back(n.dim(2));
+  }
+  Value y = made(n.reshape(n.transpose(x, order), flat));
+  if (!y)
     return {};
-  around.push_back(ts::dimOf(y.re, 1));
-  return each(y, [&](Value part) {
-    return n.transpose(n.reshape(part, around), back);
-  });
+  for (Dim size : ArrayRef<Dim>(ts::dimsOf(y)).drop_front())
+    around.push_back(size);
+  if (stays)
+    back.push_back(rank);
+  return n.transpose(n.reshape(y, around), back);
 }
 
 SmallVector<int64_t> dimsOf(AtenNode &n, int64_t rank) {
@@ -74,33 +54,33 @@ SmallVector<int64_t> dimsOf(AtenNode &n, int64_t rank) {
   return dims;
 }
 
-FourierPlanes transformed(AtenNode &n, FourierPlanes x, ArrayRef<int64_t> dims,
-                          double sign) {
+Value transformed(AtenNode &n, Value x, ArrayRef<int64_t> dims, bool inverse) {
   for (int64_t dim : dims)
-    x = along(n, x, dim, [&](FourierPlanes rows) {
-      return fourierTransform(n, rows, sign);
+    x = along(n, x, dim, true, true, [&](Value rows) {
+      return fourierTransform(n, rows, ts::dimOf(rows, 1), inverse,
+                              Kind::complex);
     });
   return x;
 }
 
 /// Divided as torch asks: not at all, by the root of the number of elements or
 /// by that number.
-FourierPlanes scaled(AtenNode &n, FourierPlanes x, ArrayRef<Dim> lengths) {
+Value scaled(AtenNode &n, Value x, ArrayRef<Dim> lengths) {
   int64_t how = n.integer("normalization");
-  if (!x.re || how == 0 || lengths.empty())
+  if (!x || how == 0 || lengths.empty())
     return x;
   Value count =
       n.sizeScalar(ts::product(n.importer.context, lengths), n.b.getF64Type());
   if (how == 1)
     count = n.make<ts::SqrtOp>(count);
-  count = count ? n.convert(count, ts::elementTypeOf(x.re)) : count;
-  return each(x, [&](Value part) { return n.div(part, count); });
+  count = count ? n.convert(count, ts::elementTypeOf(x)) : count;
+  return n.div(x, count);
 }
 
-SmallVector<Dim> lengthsOf(FourierPlanes x, ArrayRef<int64_t> dims) {
+SmallVector<Dim> lengthsOf(Value x, ArrayRef<int64_t> dims) {
   SmallVector<Dim> lengths;
   for (int64_t dim : dims)
-    lengths.push_back(ts::dimOf(x.re, dim));
+    lengths.push_back(ts::dimOf(x, dim));
   return lengths;
 }
 
@@ -109,13 +89,13 @@ LogicalResult give(AtenNode &n, Value made) {
 }
 
 LogicalResult importComplex(AtenNode &n) {
-  FourierPlanes x = partsOf(n, n.operand("self"));
-  if (!x.re || !x.im)
+  Value x = n.operand("self");
+  if (!x)
     return failure();
-  SmallVector<int64_t> dims = dimsOf(n, ts::rankOf(x.re));
+  SmallVector<int64_t> dims = dimsOf(n, ts::rankOf(x) - 1);
   SmallVector<Dim> lengths = lengthsOf(x, dims);
-  x = transformed(n, x, dims, n.flag("forward") ? -1 : 1);
-  return give(n, joined(n, scaled(n, x, lengths)));
+  x = transformed(n, x, dims, !n.flag("forward"));
+  return give(n, scaled(n, x, lengths));
 }
 
 /// Real numbers; the last of the dims has only a half of its results where
@@ -127,36 +107,39 @@ LogicalResult importOfReal(AtenNode &n) {
   SmallVector<int64_t> dims = dimsOf(n, ts::rankOf(x));
   if (dims.empty())
     return n.unsupported("no dims");
-  SmallVector<Dim> lengths = lengthsOf({x, Value()}, dims);
+  SmallVector<Dim> lengths = lengthsOf(x, dims);
   int64_t last = dims.pop_back_val();
   bool half = n.flag("onesided");
-  FourierPlanes y =
-      along(n, {x, Value()}, last, [&](FourierPlanes rows) -> FourierPlanes {
-        return half ? partsOf(n, realTransform(n, rows.re, -1))
-                    : fourierTransform(n, rows, -1);
-      });
-  return give(n, joined(n, scaled(n, transformed(n, y, dims, -1), lengths)));
+  Value y = along(n, x, last, false, true, [&](Value rows) {
+    Dim length = ts::dimOf(rows, 1);
+    if (half)
+      return fourierTransform(n, rows, length, false, Kind::fromReal);
+    return fourierTransform(n, complexOf(n, rows, n.splatLike(0, rows)), length,
+                            false, Kind::complex);
+  });
+  return give(n, scaled(n, transformed(n, y, dims, false), lengths));
 }
 
 /// Half of a spectrum that is symmetric, to real numbers.
 LogicalResult importToReal(AtenNode &n) {
-  FourierPlanes x = partsOf(n, n.operand("self"));
-  if (!x.re || !x.im)
+  Value x = n.operand("self");
+  if (!x)
     return failure();
-  SmallVector<int64_t> dims = dimsOf(n, ts::rankOf(x.re));
+  SmallVector<int64_t> dims = dimsOf(n, ts::rankOf(x) - 1);
   if (dims.empty())
     return n.unsupported("no dims");
   Dim length = n.size("last_dim_size");
   SmallVector<Dim> lengths = lengthsOf(x, dims);
   lengths.back() = length;
   int64_t last = dims.pop_back_val();
-  x = transformed(n, x, dims, 1);
-  x = along(n, x, last, [&](FourierPlanes rows) -> FourierPlanes {
-    FourierPlanes whole = mirroredSpectrum(n, rows, length);
-    return {fourierTransform(n, whole, 1).re, Value()};
+  x = transformed(n, x, dims, true);
+  x = along(n, x, last, true, false, [&](Value rows) {
+    Dim half = length.floorDiv(n.dim(2)) + 1;
+    if (rows)
+      rows = n.castDims(rows, {ts::dimOf(rows, 0), half, n.dim(2)});
+    return fourierTransform(n, rows, length, true, Kind::toReal);
   });
-  Value made = scaled(n, x, lengths).re;
-  return give(n, made);
+  return give(n, scaled(n, x, lengths));
 }
 
 constexpr AtenRow rows[] = {

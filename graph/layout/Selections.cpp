@@ -1,7 +1,7 @@
 #include "graph/layout/Selections.h"
 
+#include "graph/layout/Maker.h"
 #include "graph/layout/Symbols.h"
-#include "graph/simplify/Match.h"
 #include "ir/tensor/DataSelection.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include <limits>
@@ -14,65 +14,6 @@ namespace {
 
 using P = ComparePredicate;
 constexpr double infinity = std::numeric_limits<double>::infinity();
-
-struct Maker {
-  OpBuilder b;
-  Location loc;
-  Type i64 = b.getI64Type(), f32 = b.getF32Type();
-
-  template <typename Op, typename... Args> Value make(Args &&...args) {
-    return Op::create(b, loc, std::forward<Args>(args)...)->getResult(0);
-  }
-  RankedTensorType type(ArrayRef<Dim> dims, Type element) {
-    return tensorType(b.getContext(), dims, element);
-  }
-  Value splat(ArrayRef<Dim> dims, Type element, double number) {
-    return makeSplat(b, loc, type(dims, element), number);
-  }
-  Value like(Value x, double number) {
-    return makeSplat(b, loc, cast<RankedTensorType>(x.getType()), number);
-  }
-  Value reshape(Value x, ArrayRef<Dim> dims) {
-    return makeReshape(b, loc, x, dims);
-  }
-  /// `x` has dims of `dims` or ones.
-  Value broadcast(Value x, ArrayRef<Dim> dims) {
-    SmallVector<Dim> own, all = dimsOf(x);
-    SmallVector<int64_t> map;
-    for (auto [i, dim] : llvm::enumerate(all))
-      if (!dim.isConstant(1) || dims[i].isConstant(1)) {
-        own.push_back(dim);
-        map.push_back(static_cast<int64_t>(i));
-      }
-    return makeBroadcast(b, loc, reshape(x, own), dims, map);
-  }
-  Value size(Dim size, ArrayRef<Dim> dims) {
-    Value scalar = SizeOp::create(b, loc, type({}, i64), size.attr());
-    return makeBroadcast(b, loc, scalar, dims, {});
-  }
-  Value iota(ArrayRef<Dim> dims, uint64_t dim) {
-    return IotaOp::create(b, loc, type(dims, i64), dim);
-  }
-  Value convert(Value x, Type element) {
-    return ConvertOp::create(b, loc, withElement(x.getType(), element), x);
-  }
-  Value compare(P predicate, Value x, Value y) {
-    return make<CompareOp>(predicate, x, y);
-  }
-  Value reduce(ReduceKind kind, Value x, ArrayRef<int64_t> dims) {
-    return make<ReduceOp>(kind, x, dims, false);
-  }
-  Value joined(ArrayRef<Value> parts, int64_t dim) {
-    return make<ConcatOp>(ValueRange(parts), dim);
-  }
-  Value padded(Value x, int64_t dim, Dim more, double number) {
-    SmallVector<Dim> low(rankOf(x), more.like(0)), high = low;
-    high[dim] = more;
-    return make<PadOp>(x, splat({}, elementTypeOf(x), number),
-                       dimArray(b.getContext(), low),
-                       dimArray(b.getContext(), high), PadMode::constant);
-  }
-};
 
 void expand(TruePlacesOp op) {
   Maker m{OpBuilder(op), op.getLoc()};

@@ -6,6 +6,7 @@
 #include "ir/tensor/Recurrence.h"
 #include "ir/tensor/ScaledDot.h"
 #include "ir/tensor/DataSelection.h"
+#include "ir/tensor/Fourier.h"
 #include "mlir/IR/DialectImplementation.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -46,6 +47,10 @@ void TsDialect::initialize() {
   addOperations<
 #define GET_OP_LIST
 #include "ir/tensor/DataSelection.cpp.inc"
+      >();
+  addOperations<
+#define GET_OP_LIST
+#include "ir/tensor/Fourier.cpp.inc"
       >();
   addAttributes<
 #define GET_ATTRDEF_LIST

@@ -7,6 +7,7 @@
 #include "ir/tensor/Recurrence.h"
 #include "ir/tensor/ScaledDot.h"
 #include "ir/tensor/DataSelection.h"
+#include "ir/tensor/Fourier.h"
 
 using namespace mlir;
 
@@ -105,6 +106,19 @@ struct RecurrenceHero : HeroModel<RecurrenceHero, RecurrenceOp> {
   }
 };
 
+struct FourierHero : HeroModel<FourierHero, DftOp> {
+  Hero hero(Operation *) const { return Hero::scan; }
+  /// As customary, 5 n log2 n of n complex numbers.
+  Dim otherFlops(Operation *op) const {
+    Value input = op->getOperand(0);
+    Dim length(cast<DftOp>(op).getLength());
+    int64_t steps = length.asConstant() ? llvm::Log2_64_Ceil(std::max<int64_t>(
+                                              *length.asConstant(), 2))
+                                        : 10;
+    return elementCount(input.getType()) * (5 * steps / 2);
+  }
+};
+
 } // namespace
 
 void attachHeroes(MLIRContext *context) {
@@ -125,6 +139,7 @@ void attachHeroes(MLIRContext *context) {
   LayerNormOp::attachInterface<TwoPasses<LayerNormOp, 8>>(*context);
   ScanOp::attachInterface<OfKind<Hero::scan, ScanOp>>(*context);
   RecurrenceOp::attachInterface<RecurrenceHero>(*context);
+  DftOp::attachInterface<FourierHero>(*context);
   TopKOp::attachInterface<OfKind<Hero::sort, TopKOp>>(*context);
   ScatterElementsOp::attachInterface<OfKind<Hero::scatter, ScatterElementsOp>>(
       *context);

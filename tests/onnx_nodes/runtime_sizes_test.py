@@ -408,3 +408,19 @@ def test_what_cannot_be_is_refused_when_it_comes(case, says):
     module = knapper.compile(model_of(case), threads=1, cache=False)
     with pytest.raises(knapper.UserError, match=says):
         module(*given(case, case.controls[0], 0).values())
+
+
+def test_the_block_of_col2im_is_an_input():
+    nodes = [helper.make_node("Col2Im", ["x", "size", "block"], ["y"], strides=[2, 1], pads=[1, 0, 0, 1], dilations=[1, 2])]
+    inputs = {"x": (TensorProto.FLOAT, ["n", "c", "l"]), "size": (TensorProto.INT64, [2]), "block": (TensorProto.INT64, [2])}
+    feeds = []
+    for size, block in (((7, 6), (2, 3)), ((5, 5), (1, 1)), ((4, 8), (3, 2))):
+        counts = [(size[0] + 1 - block[0]) // 2 + 1, size[1] + 1 - (block[1] - 1) * 2]
+        feeds.append({"x": ones(2, 3 * block[0] * block[1], counts[0] * counts[1]), "size": np.array(size), "block": np.array(block)})
+    import_and_run(nodes, inputs, feeds)
+    model = helper.make_graph(nodes, "g", [helper.make_tensor_value_info(name, *what) for name, what in inputs.items()],
+                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)])  # fmt: skip
+    module = knapper.compile(helper.make_model(model, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), threads=1, cache=False)
+    for block in ((0, 3), (4, 3)):  # none, and one that does not divide the channels
+        with pytest.raises(knapper.UserError):
+            module(ones(2, 18, 20), np.array([7, 6]), np.array(block))

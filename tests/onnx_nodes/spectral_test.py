@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from node_models import check, model, node
+from onnx import TensorProto
 
 import knapper
 
@@ -92,3 +93,23 @@ def test_stft(onesided):
         for n, t in ((1, 100), (2, 517))
     ]
     check(made, feeds, 1e-4, reference)
+
+
+@pytest.mark.parametrize("onesided", [0, 1])
+def test_the_step_of_an_stft_is_an_input(onesided):
+    window = np.hanning(32).astype(np.float32)
+    made = model(
+        [node("STFT", ["x", "step", "window"], ["y"], onesided=onesided)],
+        {"x": ["b", "n", 1], "step": (TensorProto.INT64, [])},
+        initializers={"window": window},
+    )
+
+    def reference(feed):
+        x, step = feed["x"][..., 0].astype(np.float64), int(feed["step"])
+        frames = np.stack([x[:, i : i + 32] * window for i in range(0, x.shape[1] - 31, step)], 1)
+        return [pairs(np.fft.rfft(frames) if onesided else np.fft.fft(frames))]
+
+    x = np.random.default_rng(3).standard_normal((2, 150, 1)).astype(np.float32)
+    module = check(made, [{"x": x, "step": np.int64(step)} for step in (1, 7, 40, 200)], 1e-5, reference)
+    with pytest.raises(knapper.UserError, match="do not advance"):
+        module(x=x, step=np.int64(0))

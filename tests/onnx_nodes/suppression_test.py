@@ -60,3 +60,16 @@ def test_constant_limits():
     for value in list(made.graph.input)[2:]:
         made.graph.input.remove(value)
     check(made, [fixed])
+
+
+def test_minus_infinity_is_a_score_where_there_is_no_threshold():
+    made = suppression(0, ("boxes", "scores", "most", "iou"))
+    one = feed(2, 2, 30, 30, 0.6, 0, 0)
+    del one["score"]
+    one["scores"][:, :, ::3] = -np.inf
+    module = check(made, [one])
+    one["scores"][:] = -np.inf
+    assert (np.asarray(module(**one)["y"])[0] == 0).all()  # the first box of the first class
+    fixed = feed(2, 2, 30, 30, 0.6, -np.inf, 0)
+    fixed["scores"][:, :, ::3] = -np.inf  # none is above the threshold
+    check(suppression(0), [fixed])

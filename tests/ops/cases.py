@@ -27,6 +27,7 @@ import composite_cases  # noqa: F401
 import widened_attention_cases  # noqa: F401
 import grouped_cases  # noqa: F401
 import recurrence_cases  # noqa: F401
+import fourier_cases  # noqa: F401
 import selection_cases  # noqa: F401
 from case_list import CASES, apply_numpy  # noqa: F401
 

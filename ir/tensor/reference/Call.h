@@ -44,6 +44,7 @@ std::optional<Results> evaluateReduction(const Call &call);
 std::optional<Results> evaluateWindow(const Call &call);
 std::optional<Results> evaluateComposite(const Call &call);
 std::optional<Results> evaluateSelection(const Call &call);
+std::optional<Results> evaluateFourier(const Call &call);
 
 /// Row-major strides in elements.
 inline Shape stridesOf(llvm::ArrayRef<int64_t> dims) {

@@ -350,7 +350,7 @@ Expected<SmallVector<HostTensor>> evaluate(Operation *op,
   for (auto family : {reference::evaluateElementwise, reference::evaluateShape,
                       reference::evaluateIndexed, reference::evaluateReduction,
                       reference::evaluateWindow, reference::evaluateComposite,
-                      reference::evaluateSelection})
+                      reference::evaluateSelection, reference::evaluateFourier})
     if (!results)
       results = family(call);
   if (!results)
