@@ -34,6 +34,20 @@ bool hloIsCompare(Value value, StringRef direction, Value x, Value y) {
 
 namespace {
 
+/// What a part of a region returns, and its arguments.
+struct RegionPart {
+  Value result, first, second;
+};
+std::optional<RegionPart> partOf(Operation *op, unsigned region,
+                                 HloRegionPart part) {
+  Block *block = hloBlock(op, region, size_t(2) * part.results);
+  if (!block || block->back().getNumOperands() != part.results)
+    return std::nullopt;
+  return RegionPart{block->back().getOperand(part.result),
+                    block->getArgument(part.result),
+                    block->getArgument(part.results + part.result)};
+}
+
 bool isSelect(Value value, Value condition, Value x, Value y) {
   Operation *op = hloMade(value, "select", 3);
   return op && op->getOperand(0) == condition && op->getOperand(1) == x &&
@@ -42,14 +56,13 @@ bool isSelect(Value value, Value condition, Value x, Value y) {
 
 } // namespace
 
-std::optional<ReduceKind> hloCombiner(Operation *op, unsigned region) {
-  Block *block = hloBlock(op, region, 2);
-  if (!block || block->back().getNumOperands() != 1)
-    return std::nullopt;
-  Operation *body = block->back().getOperand(0).getDefiningOp();
+std::optional<ReduceKind> hloCombiner(Operation *op, unsigned region,
+                                      HloRegionPart part) {
+  std::optional<RegionPart> own = partOf(op, region, part);
+  Operation *body = own ? own->result.getDefiningOp() : nullptr;
   if (!body || body->getNumOperands() != 2)
     return std::nullopt;
-  Value a = block->getArgument(0), b = block->getArgument(1);
+  Value a = own->first, b = own->second;
   Value x = body->getOperand(0), y = body->getOperand(1);
   if (!((x == a && y == b) || (x == b && y == a)))
     return std::nullopt;
@@ -72,19 +85,16 @@ std::optional<ReduceKind> hloCombiner(Operation *op, unsigned region) {
       .Default(std::nullopt);
 }
 
-bool hloReplaces(Operation *op, unsigned region) {
-  Block *block = hloBlock(op, region, 2);
-  return block && block->back().getNumOperands() == 1 &&
-         block->back().getOperand(0) == block->getArgument(1);
+bool hloReplaces(Operation *op, unsigned region, HloRegionPart part) {
+  std::optional<RegionPart> own = partOf(op, region, part);
+  return own && own->result == own->second;
 }
 
-bool hloSubtracts(Operation *op, unsigned region) {
-  Block *block = hloBlock(op, region, 2);
-  if (!block || block->back().getNumOperands() != 1)
-    return false;
-  Operation *body = hloMade(block->back().getOperand(0), "subtract", 2);
-  return body && body->getOperand(0) == block->getArgument(0) &&
-         body->getOperand(1) == block->getArgument(1);
+bool hloSubtracts(Operation *op, unsigned region, HloRegionPart part) {
+  std::optional<RegionPart> own = partOf(op, region, part);
+  Operation *body = own ? hloMade(own->result, "subtract", 2) : nullptr;
+  return body && body->getOperand(0) == own->first &&
+         body->getOperand(1) == own->second;
 }
 
 std::optional<ReduceKind> hloArgReduction(Operation *op) {

@@ -17,14 +17,23 @@ mlir::Operation *hloMade(mlir::Value value, llvm::StringRef name,
 bool hloIsCompare(mlir::Value value, llvm::StringRef direction, mlir::Value x,
                   mlir::Value y);
 
+/// A result of a region and the two arguments that it combines: of several
+/// results the argument of that number, and the one as far behind the last
+/// result.
+struct HloRegionPart {
+  unsigned result = 0, results = 1;
+};
+
 /// How a region of two arguments combines them: one commutative op of both.
-std::optional<ts::ReduceKind> hloCombiner(mlir::Operation *op, unsigned region);
+std::optional<ts::ReduceKind> hloCombiner(mlir::Operation *op, unsigned region,
+                                          HloRegionPart part = {});
 
 /// Whether the region returns its second argument, as scatters that replace do.
-bool hloReplaces(mlir::Operation *op, unsigned region);
+bool hloReplaces(mlir::Operation *op, unsigned region, HloRegionPart part = {});
 
 /// Whether the region takes its second argument from its first.
-bool hloSubtracts(mlir::Operation *op, unsigned region);
+bool hloSubtracts(mlir::Operation *op, unsigned region,
+                  HloRegionPart part = {});
 
 /// Whether the region of four arguments keeps the larger (max) or smaller value
 /// with its index, the first of equal ones, NaN before all.

@@ -40,91 +40,6 @@ Value withSpare(HloNode &n, Value x, int64_t by) {
   return n.pad(x, n.scalarFor(x, 0), zeros, high, zeros);
 }
 
-/// What the region makes of elements that are there and of updates, which have
-/// their planes, if any, along `plane`.
-Value combined(HloNode &n, std::optional<int64_t> plane, Value present,
-               Value update) {
-  auto moved = [&](Value value, int64_t from, int64_t to) {
-    SmallVector<int64_t> order =
-        llvm::to_vector(llvm::seq<int64_t>(0, ts::rankOf(value)));
-    order.erase(order.begin() + from);
-    order.insert(order.begin() + to, from);
-    return n.transpose(value, order);
-  };
-  if (!present || !update)
-    return {};
-  if (plane) {
-    present = moved(present, *plane, 0);
-    update = moved(update, *plane, 0);
-  }
-  std::optional<SmallVector<Value>> made = hloApply(n, 0, {present, update});
-  if (made && made->size() != 1)
-    (void)n.damaged("its region gives another number of results");
-  if (!made || n.failed() || !made->front())
-    return {};
-  return plane ? moved(made->front(), 0, *plane) : made->front();
-}
-
-/// One window after the other: each is read, combined with its update and
-/// written. `places` and `update` begin with `batch` dims of windows; `plane`
-/// is a dim of what follows them.
-Value inTurn(HloNode &n, Value x, Value places, Value update, size_t batch,
-             std::optional<int64_t> plane) {
-  if (!x || !places || !update || n.failed())
-    return {};
-  auto inRows = [&](Value value, int64_t count) {
-    SmallVector<int64_t> shape = n.shape(value);
-    shape.erase(shape.begin(), shape.begin() + static_cast<int64_t>(batch));
-    shape.insert(shape.begin(), count);
-    return n.reshapeTo(value, shape);
-  };
-  int64_t count = 1;
-  for (size_t i = 0; i < batch; ++i)
-    count *= n.shape(update)[i];
-  places = inRows(places, count);
-  update = inRows(update, count);
-  if (!places || !update)
-    return {};
-  OpBuilder::InsertPoint at = n.b.saveInsertionPoint();
-  ts::Dim iteration = n.shared.freshSymbol("iteration");
-  n.importer.iterations[*iteration.asSymbol()] = count;
-  HloBody region;
-  n.importer.beginBody(region.body, "scatter", n.loc, n.frame.body,
-                       {x.getType()});
-  region.frame.parent = &n.frame;
-  region.frame.body = &region.body;
-  region.frame.depth = n.frame.depth + 1;
-  HloNode inner(n.importer, region.frame, n.op, n.kind, n.loc);
-  inner.onWide = n.onWide;
-  auto one = [&](Value value) {
-    Value row = inner.sliceDim(n.importer.capture(region.body, value), 0,
-                               iteration, n.dim(1));
-    SmallVector<int64_t> shape = n.shape(value);
-    return inner.reshapeTo(row, ArrayRef(shape).drop_front());
-  };
-  Value whole = region.body.function.getArgument(0), place = one(places), next;
-  if (Value made = combined(
-          inner, plane, inner.make<ts::GatherNdOp>(whole, place, uint64_t(0)),
-          one(update)))
-    next =
-        inner.make<ts::ScatterNdOp>(whole, place, made, ts::ReduceKindAttr());
-  if (inner.error)
-    n.error = inner.error;
-  if (inner.missing)
-    n.missing = inner.missing;
-  n.importer.endBody(region.body,
-                     next ? ArrayRef<Value>(next) : ArrayRef<Value>(), at);
-  if (!next || n.failed())
-    return {};
-  auto loop = ts::LoopOp::create(
-      n.b, n.loc, TypeRange(x.getType()),
-      SymbolRefAttr::get(region.body.function),
-      n.b.getStringAttr(*iteration.asSymbol()), n.dim(count).attr(), Value(),
-      ValueRange(x), region.body.captures, StringAttr(), n.b.getArrayAttr({}),
-      n.b.getDenseBoolArrayAttr({}));
-  return loop.getResult(0);
-}
-
 /// How operand and updates are turned: [placed dims..., planes, others...].
 struct ScatterOrder {
   SmallVector<int64_t> operand, back; ///< and back
@@ -172,113 +87,331 @@ ScatterOrder orderOf(const HloWindows &w, ArrayRef<int64_t> gone,
   return made;
 }
 
-LogicalResult importScatter(HloNode &n) {
-  if (n.size() != 3 || n.results.size() != 1)
-    return n.unsupported("of several operands");
-  // Complex numbers come here with both planes where these meet.
-  bool complex = !n.onPlanes && isHloComplex(n.op->getOperand(0).getType());
-  if (!n.onPlanes && complex != isHloComplex(n.op->getOperand(2).getType()))
-    return n.damaged("its operand and updates are of two types");
-  SmallVector<int64_t> own = hloOwnShape(n, 0), updates = hloOwnShape(n, 2);
-  auto rank = static_cast<int64_t>(own.size());
-  bool replaces = !complex && hloReplaces(n.op, 0);
-  std::optional<ReduceKind> kind =
-      complex ? std::nullopt : hloCombiner(n.op, 0);
-  // What is subtracted is added with the other sign.
-  bool subtracts = !complex && !replaces && !kind && hloSubtracts(n.op, 0);
-  if (subtracts)
-    kind = ReduceKind::add;
-  // Any other region: elements are read, combined and written, all at once
-  // where no element is written twice.
-  bool combines = !replaces && !kind;
-  SmallVector<int64_t> inserted = n.dims("inserted_window_dims", rank),
-                       paired = n.dims("input_batching_dims", rank),
-                       windows = n.dims("update_window_dims",
-                                        static_cast<int64_t>(updates.size()));
+/// An operand that updates are scattered into.
+struct Scattered {
+  Value x, update; ///< turned as `order` says
+  ScatterOrder order;
+  bool replaces = false;
+  std::optional<ReduceKind> kind; ///< how updates are combined, if they are
+  bool subtracts = false;         ///< added (`kind`) with the other sign
+};
+
+/// What the region makes of elements that are there and of updates, one of each
+/// an operand, with planes, if any, along the operand's own dim behind `batch`.
+std::optional<SmallVector<Value>>
+combined(HloNode &n, ArrayRef<Scattered> operands, int64_t batch,
+         ArrayRef<Value> present, ArrayRef<Value> updates) {
+  auto moved = [&](Value value, int64_t from, int64_t to) {
+    SmallVector<int64_t> order =
+        llvm::to_vector(llvm::seq<int64_t>(0, ts::rankOf(value)));
+    order.erase(order.begin() + from);
+    order.insert(order.begin() + to, from);
+    return n.transpose(value, order);
+  };
+  SmallVector<Value> arguments;
+  for (ArrayRef<Value> values : {present, updates})
+    for (auto [operand, value] : llvm::zip(operands, values)) {
+      if (!value)
+        return std::nullopt;
+      arguments.push_back(operand.order.plane
+                              ? moved(value, *operand.order.plane + batch, 0)
+                              : value);
+    }
+  std::optional<SmallVector<Value>> made = hloApply(n, 0, arguments);
+  if (made && made->size() != operands.size())
+    (void)n.damaged("its region gives another number of results");
+  if (!made || n.failed())
+    return std::nullopt;
+  for (auto [operand, value] : llvm::zip(operands, *made)) {
+    if (!value)
+      return std::nullopt;
+    if (operand.order.plane)
+      value = moved(value, 0, *operand.order.plane + batch);
+  }
+  return made;
+}
+
+/// Elements of all operands at the places, combined with the updates.
+std::optional<SmallVector<Value>>
+combinedAt(HloNode &n, ArrayRef<Scattered> operands, int64_t batch,
+           ArrayRef<Value> from, Value places, ArrayRef<Value> updates) {
+  SmallVector<Value> present;
+  for (Value x : from)
+    present.push_back(n.make<ts::GatherNdOp>(x, places, uint64_t(0)));
+  return combined(n, operands, batch, present, updates);
+}
+
+/// One window after the other: each is read, combined with its update and
+/// written. `places` and updates begin with `batch` dims of windows. The
+/// operands' `x` become the results.
+void inTurn(HloNode &n, MutableArrayRef<Scattered> operands, Value places,
+            size_t batch) {
+  if (!places || n.failed())
+    return;
+  auto inRows = [&](Value value, int64_t count) {
+    SmallVector<int64_t> shape = n.shape(value);
+    shape.erase(shape.begin(), shape.begin() + static_cast<int64_t>(batch));
+    shape.insert(shape.begin(), count);
+    return n.reshapeTo(value, shape);
+  };
+  int64_t count = 1;
+  for (size_t i = 0; i < batch; ++i)
+    count *= n.shape(operands[0].update)[i];
+  places = inRows(places, count);
+  SmallVector<Value> updates, from;
+  for (Scattered &each : operands) {
+    updates.push_back(inRows(each.update, count));
+    from.push_back(each.x);
+  }
+  if (!places || n.failed())
+    return;
+  SmallVector<Type> types = llvm::to_vector(TypeRange(ValueRange(from)));
+  OpBuilder::InsertPoint at = n.b.saveInsertionPoint();
+  ts::Dim iteration = n.shared.freshSymbol("iteration");
+  n.importer.iterations[*iteration.asSymbol()] = count;
+  HloBody region;
+  n.importer.beginBody(region.body, "scatter", n.loc, n.frame.body, types);
+  region.frame.parent = &n.frame;
+  region.frame.body = &region.body;
+  region.frame.depth = n.frame.depth + 1;
+  HloNode inner(n.importer, region.frame, n.op, n.kind, n.loc);
+  inner.onWide = n.onWide;
+  auto one = [&](Value value) {
+    Value row = inner.sliceDim(n.importer.capture(region.body, value), 0,
+                               iteration, n.dim(1));
+    SmallVector<int64_t> shape = n.shape(value);
+    return inner.reshapeTo(row, ArrayRef(shape).drop_front());
+  };
+  SmallVector<Value> whole(region.body.function.getArguments()), next;
+  Value place = one(places);
+  SmallVector<Value> own = llvm::map_to_vector(updates, one);
+  if (auto made = combinedAt(inner, operands, 0, whole, place, own))
+    for (auto [present, value] : llvm::zip(whole, *made))
+      next.push_back(inner.make<ts::ScatterNdOp>(present, place, value,
+                                                 ts::ReduceKindAttr()));
+  if (inner.error)
+    n.error = inner.error;
+  if (inner.missing)
+    n.missing = inner.missing;
+  bool complete = !next.empty() && !llvm::is_contained(next, Value());
+  n.importer.endBody(region.body, complete ? next : SmallVector<Value>(), at);
+  for (Scattered &each : operands)
+    each.x = {};
+  if (!complete || n.failed())
+    return;
+  auto loop = ts::LoopOp::create(
+      n.b, n.loc, TypeRange(types), SymbolRefAttr::get(region.body.function),
+      n.b.getStringAttr(*iteration.asSymbol()), n.dim(count).attr(), Value(),
+      from, region.body.captures, StringAttr(), n.b.getArrayAttr({}),
+      n.b.getDenseBoolArrayAttr({}));
+  for (auto [each, result] : llvm::zip(operands, loop.getResults()))
+    each.x = result;
+}
+
+/// The windows of all operands, which have one shape.
+struct ScatterWindows {
+  SmallVector<int64_t> own, updates;     ///< shapes
+  SmallVector<int64_t> gone;             ///< dims that updates have not
+  SmallVector<int64_t> windows, ofBatch; ///< dims of the updates
+  HloWindows at;
+};
+
+/// Nothing after an error.
+std::optional<ScatterWindows> readWindows(HloNode &n) {
+  ScatterWindows s;
+  size_t count = n.results.size();
+  s.own = hloOwnShape(n, 0);
+  s.updates = hloOwnShape(n, count + 1);
+  for (size_t i = 0; i < count; ++i)
+    if (hloOwnShape(n, i) != s.own ||
+        hloOwnShape(n, count + 1 + i) != s.updates) {
+      (void)n.damaged("its operands or its updates are of several shapes");
+      return std::nullopt;
+    }
+  auto rank = static_cast<int64_t>(s.own.size());
+  s.gone = n.dims("inserted_window_dims", rank);
+  llvm::append_range(s.gone, n.dims("input_batching_dims", rank));
+  s.windows =
+      n.dims("update_window_dims", static_cast<int64_t>(s.updates.size()));
   if (n.failed())
-    return failure();
-  SmallVector<int64_t> gone = inserted;
-  llvm::append_range(gone, paired);
-  llvm::sort(windows);
-  if (windows.size() + gone.size() != static_cast<size_t>(rank))
-    return n.damaged("its windows have another rank than the operand");
+    return std::nullopt;
+  llvm::sort(s.windows);
+  auto damaged = [&](const Twine &what) {
+    (void)n.damaged(what);
+    return std::nullopt;
+  };
+  if (s.windows.size() + s.gone.size() != static_cast<size_t>(rank))
+    return damaged("its windows have another rank than the operand");
   SmallVector<int64_t> sizes;
   size_t next = 0;
   for (int64_t dim = 0; dim < rank; ++dim) {
-    bool dropped = llvm::is_contained(gone, dim);
-    sizes.push_back(dropped ? 1 : updates[windows[next++]]);
-    if (sizes.back() > own[dim])
-      return n.damaged("its windows are larger than the operand");
+    bool dropped = llvm::is_contained(s.gone, dim);
+    if (!dropped && next == s.windows.size())
+      return damaged("its dims of windows do not fit");
+    sizes.push_back(dropped ? 1 : s.updates[s.windows[next++]]);
+    if (sizes.back() > s.own[dim])
+      return damaged("its windows are larger than the operand");
   }
-  std::optional<HloWindows> w = readHloWindows(n, sizes, "input_batching_dims",
-                                               "scatter_indices_batching_dims",
-                                               "scatter_dims_to_operand_dims");
-  if (!w)
-    return failure();
-  SmallVector<int64_t> ofBatch;
-  for (size_t i = 0; i < updates.size(); ++i)
-    if (!llvm::is_contained(windows, static_cast<int64_t>(i)))
-      ofBatch.push_back(static_cast<int64_t>(i));
-  if (ofBatch.size() != w->batch.size())
-    return n.damaged("its updates have another rank than its windows");
-  for (auto [i, dim] : llvm::enumerate(ofBatch))
-    if (updates[dim] != w->batch[i])
-      return n.damaged("its updates have another shape than its indices");
-  if (llvm::is_contained(updates, 0))
-    return n.out(n[0]);
+  std::optional<HloWindows> at = readHloWindows(
+      n, sizes, "input_batching_dims", "scatter_indices_batching_dims",
+      "scatter_dims_to_operand_dims", static_cast<unsigned>(count));
+  if (!at)
+    return std::nullopt;
+  s.at = std::move(*at);
+  for (size_t i = 0; i < s.updates.size(); ++i)
+    if (!llvm::is_contained(s.windows, static_cast<int64_t>(i)))
+      s.ofBatch.push_back(static_cast<int64_t>(i));
+  if (s.ofBatch.size() != s.at.batch.size())
+    return damaged("its updates have another rank than its windows");
+  for (auto [i, dim] : llvm::enumerate(s.ofBatch))
+    if (s.updates[dim] != s.at.batch[i])
+      return damaged("its updates have another shape than its indices");
+  return s;
+}
 
-  ScatterOrder order = orderOf(*w, gone, ofBatch, windows, complex);
-  SmallVector<int64_t> placed = w->placed();
-  Value update = n.reshapeTo(n.transpose(n[2], order.updates), order.shape);
-  if (subtracts)
-    update = n.make<ts::NegOp>(update);
-  Value x = n.transpose(n[0], order.operand);
-  if (!update || !x || n.failed())
-    return failure();
-  if (placed.empty()) { // one window, which is all of the operand
-    if (!w->batch.empty())
-      return n.unsupported("of several windows that are all of the operand");
-    Value y = replaces   ? update
-              : combines ? combined(n, order.plane, x, update)
-                         : hloCombine(n, *kind, x, update);
-    return y ? n.out(n.transpose(y, order.back)) : failure();
+/// The operand of that number and how its updates are combined. Nothing after
+/// an error.
+std::optional<Scattered> readOperand(HloNode &n, const ScatterWindows &s,
+                                     size_t i) {
+  size_t count = n.results.size(), updates = count + 1 + i;
+  // Complex numbers come here with both planes where these meet.
+  bool complex = !n.onPlanes && isHloComplex(n.op->getOperand(i).getType());
+  if (!n.onPlanes &&
+      complex != isHloComplex(n.op->getOperand(updates).getType()))
+    return (void)n.damaged("its operand and updates are of two types"),
+           std::nullopt;
+  Scattered made;
+  HloRegionPart part{static_cast<unsigned>(i), static_cast<unsigned>(count)};
+  made.replaces = !complex && hloReplaces(n.op, 0, part);
+  if (!complex)
+    made.kind = hloCombiner(n.op, 0, part);
+  made.subtracts =
+      !complex && !made.replaces && !made.kind && hloSubtracts(n.op, 0, part);
+  if (made.subtracts)
+    made.kind = ReduceKind::add;
+  made.order = orderOf(s.at, s.gone, s.ofBatch, s.windows, complex);
+  made.update = n.reshapeTo(n.transpose(n[updates], made.order.updates),
+                            made.order.shape);
+  made.x = n.transpose(n[i], made.order.operand);
+  if (!made.update || !made.x || n.failed())
+    return std::nullopt;
+  return made;
+}
+
+/// One window, which is all of each operand.
+LogicalResult scatterAll(HloNode &n, ArrayRef<Scattered> operands,
+                         bool combines) {
+  SmallVector<Value> present, updates, made;
+  for (const Scattered &each : operands) {
+    present.push_back(each.x);
+    updates.push_back(each.update);
   }
-  Value fits = fitting(n, *w);
-  Type element = ts::elementTypeOf(x);
-  bool spare = false;
-  bool repeats = combines && !n.flag("unique_indices") && !w->batch.empty();
+  if (combines) {
+    std::optional<SmallVector<Value>> all =
+        combined(n, operands, 0, present, updates);
+    if (!all)
+      return failure();
+    made = *all;
+  } else {
+    for (const Scattered &each : operands)
+      made.push_back(each.replaces
+                         ? each.update
+                         : hloCombine(n, *each.kind, each.x, each.update));
+  }
+  for (auto [i, value] : llvm::enumerate(made))
+    if (!value || failed(n.out(n.transpose(value, operands[i].order.back), i)))
+      return failure();
+  return mlir::success();
+}
+
+LogicalResult importScatter(HloNode &n) {
+  if (n.results.empty() || n.size() != 2 * n.results.size() + 1)
+    return n.damaged("it has not one result and one update an operand");
+  std::optional<ScatterWindows> s = readWindows(n);
+  if (!s)
+    return failure();
+  SmallVector<Scattered, 1> operands;
+  for (size_t i = 0; i < n.results.size(); ++i) {
+    if (llvm::is_contained(s->updates, 0)) {
+      if (failed(n.out(n[i], i)))
+        return failure();
+      continue;
+    }
+    std::optional<Scattered> operand = readOperand(n, *s, i);
+    if (!operand)
+      return failure();
+    operands.push_back(std::move(*operand));
+  }
+  if (operands.empty())
+    return mlir::success();
+  // Any other region: elements are read, combined and written, all at once
+  // where no element is written twice.
+  bool combines = llvm::any_of(operands, [](const Scattered &each) {
+    return !each.replaces && !each.kind;
+  });
+  for (Scattered &each : operands)
+    if (each.subtracts && !combines)
+      each.update = n.make<ts::NegOp>(each.update);
+  HloWindows &w = s->at;
+  SmallVector<int64_t> placed = w.placed();
+  if (placed.empty())
+    return w.batch.empty() ? scatterAll(n, operands, combines)
+                           : n.unsupported("of several windows that are all of "
+                                           "the operand");
+  auto batch = static_cast<int64_t>(w.batch.size());
+  Value fits = fitting(n, w);
+  Value inside = hloPlaces(n, w); // those of others are 0
+  bool repeats = combines && !n.flag("unique_indices") && batch;
   if (combines && !repeats) {
-    std::optional<int64_t> along;
-    if (order.plane)
-      along = *order.plane + static_cast<int64_t>(w->batch.size());
-    update = combined(n, along,
-                      n.make<ts::GatherNdOp>(x, hloPlaces(n, *w), uint64_t(0)),
-                      update);
-    if (!update)
+    SmallVector<Value> from, updates;
+    for (const Scattered &each : operands) {
+      from.push_back(each.x);
+      updates.push_back(each.update);
+    }
+    std::optional<SmallVector<Value>> made =
+        combinedAt(n, operands, batch, from, inside, updates);
+    if (!made)
+      return failure();
+    for (auto [each, value] : llvm::zip(operands, *made))
+      each.update = value;
+  }
+  // Behind the last element, where the result is cut.
+  Value all = inside;
+  if (fits) {
+    w.begins[0] =
+        n.select(fits, w.begins[0],
+                 n.integerScalar(s->own[placed[0]], n.b.getI64Type()));
+    all = hloPlaces(n, w);
+  }
+  for (Scattered &each : operands) {
+    each.replaces |= combines;
+    if (fits && each.replaces)
+      each.x = withSpare(n, each.x, w.sizes[placed[0]]);
+    if (!each.replaces && fits) {
+      SmallVector<int64_t> at = llvm::to_vector(llvm::seq<int64_t>(0, batch));
+      each.update = n.select(
+          n.broadcastAt(fits, at, ts::dimsOf(each.update)), each.update,
+          hloNeutral(n, *each.kind, ts::elementTypeOf(each.x)));
+    }
+    if (repeats)
+      continue;
+    each.x = n.make<ts::ScatterNdOp>(
+        each.x, each.replaces ? all : inside, each.update,
+        each.replaces ? ts::ReduceKindAttr()
+                      : ts::ReduceKindAttr::get(n.shared.context, *each.kind));
+  }
+  if (repeats)
+    inTurn(n, operands, all, static_cast<size_t>(batch));
+  for (auto [i, each] : llvm::enumerate(operands)) {
+    if (!each.x || n.failed())
+      return failure();
+    Value y = each.x;
+    if (fits && each.replaces)
+      y = n.sliceDim(y, 0, n.dim(0), n.dim(s->own[placed[0]]));
+    if (failed(n.out(n.transpose(y, each.order.back), i)))
       return failure();
   }
-  replaces |= combines;
-  if (fits && !replaces) {
-    SmallVector<int64_t> at = llvm::to_vector(
-        llvm::seq<int64_t>(0, static_cast<int64_t>(w->batch.size())));
-    update = n.select(n.broadcastAt(fits, at, ts::dimsOf(update)), update,
-                      hloNeutral(n, *kind, element));
-  } else if (fits) {
-    // Behind the last element, where the result is cut.
-    w->begins[0] = n.select(fits, w->begins[0],
-                            n.integerScalar(own[placed[0]], n.b.getI64Type()));
-    spare = true;
-    x = withSpare(n, x, sizes[placed[0]]);
-  }
-  auto reduction = replaces ? ts::ReduceKindAttr()
-                            : ts::ReduceKindAttr::get(n.shared.context, *kind);
-  Value y =
-      repeats
-          ? inTurn(n, x, hloPlaces(n, *w), update, w->batch.size(), order.plane)
-          : n.make<ts::ScatterNdOp>(x, hloPlaces(n, *w), update, reduction);
-  if (spare)
-    y = n.sliceDim(y, 0, n.dim(0), n.dim(own[placed[0]]));
-  return n.out(n.transpose(y, order.back));
+  return mlir::success();
 }
 
 constexpr HloRow rows[] = {

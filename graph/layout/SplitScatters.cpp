@@ -15,53 +15,116 @@ namespace knapper {
 #include "graph/layout/LayoutPasses.h.inc"
 } // namespace knapper
 
-/// Indices of the one dim of what is updated, one an update.
-static bool addsToVector(ScatterNdOp op) {
-  return rankOf(op.getInput()) == 1 && op.getReduction() == ReduceKind::add &&
-         dimsOf(op.getIndices()).back().isConstant(1);
+/// Indices of the first dim of what is updated, one an update. Each has a row
+/// of that many elements, or one (0: other indices).
+static int64_t rowOf(ScatterNdOp op) {
+  int64_t row = 1;
+  if (!dimsOf(op.getIndices()).back().isConstant(1))
+    return 0;
+  SmallVector<Dim> dims = dimsOf(op.getInput());
+  for (Dim dim : ArrayRef(dims).drop_front())
+    row *= dim.asConstant().value_or(0);
+  return row;
 }
-static bool addsToVector(ScatterElementsOp op) {
-  return rankOf(op.getInput()) == 1 && op.getReduction() == ReduceKind::add;
+static int64_t rowOf(ScatterElementsOp op) {
+  return rankOf(op.getInput()) == 1;
 }
 
 /// The largest divisor of `updates` up to what is wanted.
-static int64_t partsOf(int64_t updates, int64_t elements,
+static int64_t partsOf(int64_t updates, int64_t places, int64_t row,
                        const ScatterModel &model) {
-  if (updates < model.updates || elements < 1)
+  if (updates * row < model.updates || places < 1)
     return 1;
-  int64_t parts = std::min(model.parts, updates / (model.each * elements));
+  int64_t parts = std::min(model.parts, updates / (model.each * places));
   while (parts > 1 && updates % parts)
     --parts;
   return parts;
 }
 
+/// What changes nothing when it is combined.
+static TypedAttr neutralOf(OpBuilder &b, ReduceKind kind, Type element) {
+  bool largest = kind == ReduceKind::min;
+  if (auto floating = dyn_cast<FloatType>(element)) {
+    if (kind == ReduceKind::add) // of -0 too
+      return b.getFloatAttr(element, -0.0);
+    if (kind == ReduceKind::mul)
+      return b.getFloatAttr(element, 1);
+    return b.getFloatAttr(
+        element, llvm::APFloat::getInf(floating.getFloatSemantics(), !largest));
+  }
+  if (kind == ReduceKind::add || kind == ReduceKind::mul)
+    return b.getIntegerAttr(element, kind == ReduceKind::mul);
+  unsigned width = element.getIntOrFloatBitWidth();
+  bool plain = element.isUnsignedInteger();
+  return b.getIntegerAttr(
+      element, largest ? (plain ? llvm::APInt::getMaxValue(width)
+                                : llvm::APInt::getSignedMaxValue(width))
+                       : (plain ? llvm::APInt::getMinValue(width)
+                                : llvm::APInt::getSignedMinValue(width)));
+}
+
+static Value combine(OpBuilder &b, Location loc, ReduceKind kind, Value x,
+                     Value y) {
+  switch (kind) {
+  case ReduceKind::add:
+    return AddOp::create(b, loc, x, y);
+  case ReduceKind::mul:
+    return MulOp::create(b, loc, x, y);
+  case ReduceKind::max:
+    return MaxOp::create(b, loc, x, y);
+  case ReduceKind::min:
+    return MinOp::create(b, loc, x, y);
+  default:
+    return {};
+  }
+}
+
 template <typename Scatter>
 static void split(Scatter op, const ScatterModel &model) {
   Type element = elementTypeOf(op.getResult());
-  std::optional<int64_t> elements = dimOf(op.getInput(), 0).asConstant(),
-                         updates = elementCount(op.getUpdates().getType())
-                                       .asConstant();
-  if (!addsToVector(op) || !elements || !updates || element.isInteger(1))
+  std::optional<ReduceKind> kind = op.getReduction();
+  int64_t row = rowOf(op);
+  if (!kind || element.isInteger(1) || row < 1 || row > model.row ||
+      !isa<FloatType, IntegerType>(element) ||
+      !llvm::is_contained(
+          {ReduceKind::add, ReduceKind::mul, ReduceKind::max, ReduceKind::min},
+          *kind))
     return;
-  int64_t parts = partsOf(*updates, *elements, model);
+  SmallVector<Dim> input = dimsOf(op.getInput());
+  std::optional<int64_t> places = input[0].asConstant(),
+                         total = elementCount(op.getUpdates().getType())
+                                     .asConstant();
+  if (!places || !total)
+    return;
+  int64_t updates = *total / row, parts = partsOf(updates, *places, row, model);
   if (parts <= 1)
     return;
   OpBuilder b(op);
   Location loc = op.getLoc();
   auto number = [&](int64_t n) { return Dim::constant(b.getContext(), n); };
-  SmallVector<Dim> lines{number(parts), number(*updates / parts)},
-      sums{number(parts), number(*elements)};
-  // -0: what nothing is added to keeps its sign.
-  Value zeros = splatConstant(b, loc, tensorType(b.getContext(), sums, element),
-                              isa<FloatType>(element) ? -0.0 : 0);
+  SmallVector<Dim> lines{number(parts), number(updates / parts)};
+  SmallVector<Dim> given(lines), sums{number(parts)};
+  llvm::append_range(given, ArrayRef(input).drop_front());
+  llvm::append_range(sums, input);
+  Value neutral = ConstantOp::create(
+      b, loc,
+      DenseElementsAttr::get(RankedTensorType::get({}, element),
+                             Attribute(neutralOf(b, *kind, element))));
+  Value begin =
+      BroadcastOp::create(b, loc, tensorType(b.getContext(), sums, element),
+                          neutral, ArrayRef<int64_t>());
+  Value indices = makeReshape(b, loc, op.getIndices(), lines);
+  if (given.size() > lines.size())
+    indices = BroadcastOp::create(
+        b, loc,
+        tensorType(b.getContext(), given, elementTypeOf(op.getIndices())),
+        indices, ArrayRef<int64_t>{0, 1});
   Value scattered = ScatterElementsOp::create(
-      b, loc, zeros, makeReshape(b, loc, op.getIndices(), lines),
-      makeReshape(b, loc, op.getUpdates(), lines), uint64_t(1),
-      op.getReductionAttr());
-  Value sum = ReduceOp::create(b, loc, ReduceKind::add, scattered,
-                               ArrayRef<int64_t>{0}, false);
-  op.getResult().replaceAllUsesWith(
-      AddOp::create(b, loc, op.getInput(), sum).getResult());
+      b, loc, begin, indices, makeReshape(b, loc, op.getUpdates(), given),
+      uint64_t(1), op.getReductionAttr());
+  Value all =
+      ReduceOp::create(b, loc, *kind, scattered, ArrayRef<int64_t>{0}, false);
+  op.getResult().replaceAllUsesWith(combine(b, loc, *kind, op.getInput(), all));
   op.erase();
 }
 

@@ -177,6 +177,9 @@ LogicalResult chooseScatter(ts::KernelOp kernel, const TargetDesc &target,
     lanes = gpu ? 512 : 64;
     while (lanes > (gpu ? 128 : 4) && lanes > representative(split.dims.back()))
       lanes /= 2;
+    // One program would be alone: two share its lanes.
+    if (!gpu && lanes >= 32 && representative(split.programs(one, lanes)) == 1)
+      lanes /= 2;
   }
   int64_t loops = 1;
   for (unsigned i : split.loops)

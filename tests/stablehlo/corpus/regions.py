@@ -174,6 +174,43 @@ def complex_scatters() -> Iterator[Program]:
 
 
 @register
+def scatters_of_several() -> Iterator[Program]:
+    """Two operands: each combined by itself, or one that says what becomes of the other."""
+    keeps = (
+        "%c = stablehlo.compare GT, %u, %p : ({0}, {0}) -> tensor<i1>\n      %s = stablehlo.select %c, %u, %p : tensor<i1>, {0}\n"
+        "      %t = stablehlo.select %c, %v, %q : tensor<i1>, {1}\n"
+    )
+    functions = {
+        "add and multiply": "%s = stablehlo.add %p, %u : {0}\n      %t = stablehlo.multiply %q, %v : {1}\n",
+        "subtract and replace": "%s = stablehlo.subtract %p, %u : {0}\n",
+        "the larger": keeps,
+    }
+    for element, other in (("f32", "i32"), ("i32", "f32"), ("f64", "i64"), ("bf16", "ui8"), ("f32", "complex<f32>"), ("f16", "i1"), ("ui64", "f8E4M3FN")):
+        for op, function in functions.items():
+            if "multiply" in op and other == "i1":
+                function = function.replace("multiply", "and")
+            for kind, shape, index, update, numbers in SCATTERS:
+                for unique in (False, True):
+                    at = np.random.default_rng(len(kind)).integers(-1, 6, index)
+                    if unique or "replace" in op:
+                        at = np.array([[0, 0], [2, 1], [9, 9]]) if kind == "windows" else np.zeros(index, int) + np.arange(index[-2])[:, None] + 1
+                    one, two = tensor((), element), tensor((), other)
+                    types = [tensor(shape, element), tensor(shape, other), tensor(index, "i32"), tensor(update, element), tensor(update, other)]
+                    inside = function.format(one, two) + f"      stablehlo.return %s, {'%v' if 'replace' in op else '%t'} : {one}, {two}"
+                    body = (
+                        f'%w:2 = "stablehlo.scatter"(%a0, %a1, %a2, %a3, %a4) <{{scatter_dimension_numbers = #stablehlo.scatter<{numbers}>, '
+                        f"indices_are_sorted = false, unique_indices = {str(unique).lower()}}}> ({{\n     ^bb0(%p: {one}, %q: {two}, %u: {one}, %v: {two}):\n"
+                        f"      {inside}\n    }}) : ({', '.join(types)}) -> ({types[0]}, {types[1]})\n"
+                        f"    %r0 = stablehlo.reshape %w#0 : ({types[0]}) -> {types[0]}\n    %r1 = stablehlo.reshape %w#1 : ({types[1]}) -> {types[1]}"
+                    )
+                    given = [
+                        (tame(element, shape), element), (tame(other, shape, 3), other), (at.astype(np.int32), "i32"),
+                        (tame(element, update, 5), element), (tame(other, update, 7), other),
+                    ]  # fmt: skip
+                    yield build(f"scatter of two {op} {element} {other} {kind}{' unique' * unique}", "scatter", element, given, body, types[:2], ulps=8)
+
+
+@register
 def sorts() -> Iterator[Program]:
     for element in ("i1", *NUMBERS, *COMPUTED):
         for direction in ("LT", "GT"):
