@@ -371,7 +371,7 @@ class Program:
                 results.append(outputs[value])
             elif kind == "argument":
                 results.append(arguments[value])
-            elif kind == "view":
+            elif kind in ("view", "number"):
                 results.append(value.of(arguments, outputs))
             elif kind == "size":
                 results.append(next(number))
