@@ -4,6 +4,7 @@
     bench/torch_speed.py --device cuda                   # bf16 and float16 on a GPU
     bench/torch_speed.py --device cpu --only bert,gpt2   # float32
     bench/torch_speed.py --device cuda --calls           # what a small call costs
+    bench/torch_speed.py --device cpu --sides knapper,frozen,onnx  # beside ONNX exports
     bench/torch_speed.py --out rows.jsonl
 
 Random weights, inference mode. All sides compute interleaved: in each round every
@@ -20,6 +21,7 @@ import gc
 import json
 import statistics
 import sys
+import tempfile
 import time
 import warnings
 from collections.abc import Callable
@@ -29,7 +31,36 @@ from typing import Any
 import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "python"))
+import knapper  # noqa: E402
 import knapper.torch  # noqa: E402
+
+
+
+class Exported:
+    """The model as an ONNX file that `knapper.compile` has compiled, at the first call."""
+
+    def __init__(self, model: Any) -> None:
+        self.model, self.module = model, None
+
+    def __call__(self, **inputs: Any) -> torch.Tensor:
+        if self.module is None:
+            model = self.model
+
+            class First(torch.nn.Module):
+                def __init__(self) -> None:
+                    super().__init__()
+                    self.model = model
+
+                def forward(self, *values: Any) -> Any:
+                    return first_tensor(self.model(**dict(zip(inputs, values))))
+
+            with tempfile.TemporaryDirectory() as folder, torch.inference_mode(False), torch.no_grad():
+                path = str(Path(folder) / "model.onnx")
+                values = tuple(value.clone() for value in inputs.values())
+                torch.onnx.export(First(), values, path, input_names=list(inputs), output_names=["y"], dynamo=True)
+                self.module = knapper.compile(path, threads=torch.get_num_threads())
+        return torch.from_dlpack(self.module(*inputs.values())["y"])
+
 
 # The sides: name -> how a module is compiled.
 SIDES: dict[str, Callable[[Any], Any]] = {
@@ -37,6 +68,11 @@ SIDES: dict[str, Callable[[Any], Any]] = {
     "inductor": lambda m: torch.compile(m),
     "reduce-overhead": lambda m: torch.compile(m, mode="reduce-overhead"),
     "knapper": lambda m: knapper.torch.compile(m, fallback="error"),
+}
+# Where asked for: weights that are constants, here and through a file (on the CPU).
+FROZEN: dict[str, Callable[[Any], Any]] = {
+    "frozen": lambda m: knapper.torch.compile(m, fallback="error", freeze=True),
+    "onnx": Exported,
 }
 
 
@@ -160,7 +196,7 @@ def measure(name: str, options: argparse.Namespace) -> dict[str, Any]:
         for side in options.sides:
             start = time.perf_counter()
             try:
-                function = SIDES[side](model)
+                function = {**SIDES, **FROZEN}[side](model)
                 made = first_tensor(function(**inputs)).float()
             except Exception as error:  # of a peer, or of ours: a row that fails
                 row[side] = f"{type(error).__name__}: {error}"[:500]
@@ -179,6 +215,9 @@ def measure(name: str, options: argparse.Namespace) -> dict[str, Any]:
     row["right"] = "knapper" in errors and errors["knapper"] <= limit
     if ours and peers:
         row["ratio"] = min(peers) / ours
+    for side in ("knapper", "frozen"):
+        if "onnx ms" in row and f"{side} ms" in row:
+            row[f"onnx to {side}"] = row["onnx ms"] / row[f"{side} ms"]
     return row
 
 

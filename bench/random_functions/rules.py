@@ -54,7 +54,10 @@ def alpha(d: Draw) -> str:
 def rounding(d: Draw) -> str:
     a = d.number()
     b = d.one([d.like(a), d.scalar()])
-    return f"torch.div({a}, {b}, rounding_mode={d.one(['floor', 'trunc'])!r})"
+    mode = d.one(["floor", "trunc"])
+    if mode == "trunc" and not d.values[a].is_floating_point():
+        b = d.one([2, 3, -7])  # by -1 the smallest integer ends eager's process
+    return f"torch.div({a}, {b}, rounding_mode={mode!r})"
 
 
 def ternary(d: Draw) -> str:

@@ -371,6 +371,18 @@ SmallVector<int64_t> inverse(ArrayRef<int64_t> order) {
   return back;
 }
 
+/// Values of which the run may have none, with a zero behind them: what reads
+/// the first one for nothing finds it.
+static Value neverEmpty(AtenNode &n, Value values) {
+  SmallVector<Dim> dims = ts::dimsOf(values);
+  if (dims.front().asConstant())
+    return values;
+  dims.front() = dims.front().like(1);
+  Value zero = n.broadcastTo(n.scalar(0, ts::elementTypeOf(values)), dims);
+  return zero ? n.make<ts::ConcatOp>(ValueRange{values, zero}, uint64_t(0))
+              : Value();
+}
+
 /// self with the values, one after the other, where the mask says.
 Value placeWhere(AtenNode &n, Value self, Value mask, Value values) {
   if (!self || !mask || !values)
@@ -385,7 +397,7 @@ Value placeWhere(AtenNode &n, Value self, Value mask, Value values) {
                                    bool(true), bool(false));
   place = n.select(flat, place, n.integerScalar(0, i64));
   Value list = n.reshape(values, {ts::elementCount(values.getType())});
-  Value picked = n.make<ts::GatherOp>(list, place, uint64_t(0));
+  Value picked = n.make<ts::GatherOp>(neverEmpty(n, list), place, uint64_t(0));
   return n.reshape(n.select(flat, picked, n.reshape(self, {count})), dims);
 }
 
@@ -410,8 +422,8 @@ Value putWhere(AtenNode &n, Value self, Value mask, Value values, bool adds) {
     Value place = n.make<ts::ScanOp>(K::add, n.convert(flat, i64), uint64_t(0),
                                      bool(true), bool(false));
     place = n.select(flat, place, n.integerScalar(0, i64));
-    picked =
-        n.make<ts::GatherOp>(n.broadcastTo(values, given), place, uint64_t(0));
+    picked = n.make<ts::GatherOp>(neverEmpty(n, n.broadcastTo(values, given)),
+                                  place, uint64_t(0));
   }
   if (adds)
     picked = n.add(own, picked);

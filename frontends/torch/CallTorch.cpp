@@ -9,19 +9,22 @@ namespace knapper {
 using ts::Dim;
 
 /// Sizes among the arguments become further operands, tensors of one element:
-/// {"s": text} is {"n": name}. False where a size is not known before the node.
+/// {"s": text} is {"n": name}. `onDevice`: the host does not see elements, and
+/// the size is that of a tensor that has none, less another one's: {"n": name,
+/// "below": name}. False where a size is not known before the node.
 static bool giveSizes(AtenNode &n, llvm::json::Value &value,
-                      llvm::json::Array &names, SmallVector<Value> &operands) {
+                      llvm::json::Array &names, SmallVector<Value> &operands,
+                      bool onDevice) {
   if (llvm::json::Array *list = value.getAsArray())
     return llvm::all_of(*list, [&](llvm::json::Value &entry) {
-      return giveSizes(n, entry, names, operands);
+      return giveSizes(n, entry, names, operands, onDevice);
     });
   llvm::json::Object *object = value.getAsObject();
   if (!object)
     return true;
   if (!object->get("s"))
     return llvm::all_of(*object, [&](auto &entry) {
-      return giveSizes(n, entry.second, names, operands);
+      return giveSizes(n, entry.second, names, operands, onDevice);
     });
   Dim size = n.importer.size(value);
   if (!size)
@@ -31,14 +34,24 @@ static bool giveSizes(AtenNode &n, llvm::json::Value &value,
   if (!llvm::all_of(used,
                     [&](StringAttr name) { return n.importer.isBound(name); }))
     return false;
-  Value given = n.sizeScalar(size, n.b.getI64Type());
-  if (!given)
-    return false;
-  std::string name = "size " + std::to_string(names.size());
-  names.push_back(name);
-  operands.push_back(given);
-  value = llvm::json::Object{{"n", name}};
-  return true;
+  llvm::json::Object made;
+  auto give = [&](StringRef key, Value given) {
+    std::string name = "size " + std::to_string(names.size());
+    names.push_back(name);
+    operands.push_back(given);
+    made[key] = name;
+    return given != nullptr;
+  };
+  Type i64 = n.b.getI64Type();
+  auto empty = [&](Dim rows) {
+    return n.broadcastTo(n.integerScalar(0, i64),
+                         {rows.max(rows.like(0)), rows.like(0)});
+  };
+  bool known = onDevice
+                   ? give("n", empty(size)) && give("below", empty(size * -1))
+                   : give("n", n.sizeScalar(size, i64));
+  value = std::move(made);
+  return known;
 }
 
 LogicalResult AtenImporter::callTorch(AtenNode &n,
@@ -77,7 +90,8 @@ LogicalResult AtenImporter::callTorch(AtenNode &n,
   // What the operator needs to call torch again.
   llvm::json::Array named = given ? *given : llvm::json::Array();
   llvm::json::Value arguments = llvm::json::Object(*node.getObject("args"));
-  if (!giveSizes(n, arguments, named, operands))
+  if (!giveSizes(n, arguments, named, operands,
+                 node.getBoolean("on_device").value_or(false)))
     return n.unsupported("a size that only the run knows");
   llvm::json::Object call{{"args", std::move(arguments)},
                           {"operands", std::move(named)},

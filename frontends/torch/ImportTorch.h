@@ -31,6 +31,7 @@
 //   Inputs are the tensors among the node's operands; what else a graph reads
 //   is a value of the graph around it.
 // - `operands`: the tensors among the arguments.
+// - `on_device`: torch calls the node's operator with addresses of the device.
 // - `random`?: overloads that draw random numbers: torch computes them, from
 //   its generator, whatever `fallback` says.
 // - `saturating`?: dtypes of eight bits to which torch saturates; to others what

@@ -137,8 +137,8 @@ typedef struct {
  * not define as a function, is looked up here by domain and name: when the
  * model is compiled, for the shapes of its results, and when the artefact is
  * loaded, for the function that computes it. It runs on the host; the tensors
- * of a model on a GPU are copied for it. docs/custom-operators.md has a whole
- * example. */
+ * of a model on a GPU are copied for it, unless it is `on_device`.
+ * docs/custom-operators.md has a whole example. */
 typedef enum {
   KNAPPER_ATTRIBUTE_INT = 0,
   KNAPPER_ATTRIBUTE_FLOAT = 1,
@@ -188,6 +188,9 @@ struct knapper_call {
      when there is none. Of the compute function only. */
   void *(*allocate)(const knapper_call *call, size_t bytes);
   void *internal;
+  /* Of an operator `on_device`: the stream that its work belongs to (CUDA: a
+     CUstream); NULL on a device without streams. */
+  void *stream;
 };
 
 /* Both functions return 0, or something else for an error, which the caller of
@@ -211,8 +214,13 @@ typedef struct {
   /* Unless NULL, called with `user` when the operator is registered no more and
    * no loaded module uses it. */
   void (*release)(void *user);
+  /* Unless 0, the tensors of a model on a GPU are not copied: `data` is an
+   * address of the device. The compute function gives its work to
+   * `call->stream` and does not wait for it; while the caller captures that
+   * stream, it is called once, and what it gave is replayed. */
+  int32_t on_device;
 } knapper_operator;
-#define KNAPPER_OPERATOR_INIT {sizeof(knapper_operator), 0, 0, 0, 0, 0, 0}
+#define KNAPPER_OPERATOR_INIT {sizeof(knapper_operator), 0, 0, 0, 0, 0, 0, 0}
 
 /* Registers an operator for the process, in place of one of the same domain and
  * name; modules that are loaded keep theirs. Thread-safe. Not for operators

@@ -69,6 +69,7 @@ class _CCall(ctypes.Structure):
         ("fail", ctypes.CFUNCTYPE(None, c_void_p, c_char_p)),
         ("allocate", ctypes.CFUNCTYPE(c_void_p, c_void_p, c_size_t)),
         ("internal", c_void_p),
+        ("stream", c_void_p),
     ]
 
 
@@ -86,6 +87,7 @@ class _COperator(ctypes.Structure):
         ("compute", _Compute),
         ("user", c_void_p),
         ("release", _Release),
+        ("on_device", c_int32),
     ]
 
 

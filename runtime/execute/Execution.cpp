@@ -131,8 +131,9 @@ Status Execution::run(std::span<const knapper_tensor> inputs,
   else if (status && external)
     status = state.queue->waitForOthers();
   if (status && state.queue->isCaptured() && !capturable())
-    status = userError("the model has loops or sizes from data: its run waits "
-                       "for the device, which a capture cannot",
+    status = userError("the model has loops, sizes from data or operators of "
+                       "the host: its run waits for the device, which a "
+                       "capture cannot",
                        program.name, "capture what is around it");
   if (status && !host)
     status = uploadInputs(inputs);
@@ -268,8 +269,12 @@ bool Execution::recordable() const {
 
 bool Execution::capturable() const {
   using I = fb::Instruction;
-  return !program.hasLate && consistsOf({I::Launch, I::Copy, I::Call, I::NONE,
-                                         I::Assert, I::SetSymbols});
+  bool onDevice =
+      std::all_of(module.operators.begin(), module.operators.end(),
+                  [](const auto &each) { return each->onDevice(); });
+  return !program.hasLate && onDevice &&
+         consistsOf({I::Launch, I::Copy, I::Call, I::NONE, I::Assert,
+                     I::SetSymbols, I::External});
 }
 
 /// The entry of this run's sizes and addresses, the first of the list; null,

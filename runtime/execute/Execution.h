@@ -143,10 +143,11 @@ private:
   Status bindSymbol(const Program::Instruction &instruction);
   // ExecutionExternal.cpp
   Status runExternal(uint32_t index);
-  Status externalInputs(const Program::External &external, ExternalState &call);
+  Status externalInputs(const Program::External &external, ExternalState &call,
+                        bool direct);
   Status externalShapes(uint32_t index, ExternalState &call);
   Status externalOutputs(const Program::External &external,
-                         ExternalState &call);
+                         ExternalState &call, bool direct);
   Status checkTexts(std::span<const knapper_tensor> inputs);
   Status keepTexts();
   Status setSymbols(const Program::Assignment &assignment);

@@ -19,9 +19,10 @@ std::string shapeText(knapper_dtype dtype, const int64_t *shape, int32_t rank) {
 
 } // namespace
 
-/// Dims, place and, from a device, the bytes of every input.
+/// Dims, place and, from a device, the bytes of every input. `direct`: the
+/// operator takes the addresses.
 Status Execution::externalInputs(const Program::External &external,
-                                 ExternalState &call) {
+                                 ExternalState &call, bool direct) {
   int64_t *dims = call.dims.data();
   for (size_t i = 0; i < external.inputs.size(); ++i) {
     const Program::ExternalTensor &from = external.inputs[i];
@@ -46,7 +47,7 @@ Status Execution::externalInputs(const Program::External &external,
     if (!place)
       return place.takeError();
     tensor.data = *place;
-    if (host)
+    if (direct)
       continue;
     call.copies[i].resize(tensor.bytes);
     tensor.data = call.copies[i].data();
@@ -115,7 +116,7 @@ Status Execution::externalShapes(uint32_t index, ExternalState &call) {
 
 /// Memory of every output; strings begin empty.
 Status Execution::externalOutputs(const Program::External &external,
-                                  ExternalState &call) {
+                                  ExternalState &call, bool direct) {
   for (size_t i = 0; i < external.outputs.size(); ++i) {
     const Program::ExternalTensor &to = external.outputs[i];
     const knapper_result_shape &shape = call.shapes[i];
@@ -131,7 +132,7 @@ Status Execution::externalOutputs(const Program::External &external,
     if (!place)
       return place.takeError();
     tensor.data = *place;
-    if (!host) {
+    if (!direct) {
       std::vector<std::byte> &copy = call.copies[external.inputs.size() + i];
       copy.resize(tensor.bytes);
       tensor.data = copy.data();
@@ -145,12 +146,14 @@ Status Execution::externalOutputs(const Program::External &external,
 Status Execution::runExternal(uint32_t index) {
   const Program::External &external = program.externals[index];
   ExternalState &call = state.externals[index];
+  const Operator &op = *module.operators[index];
+  const bool direct = host || op.onDevice();
   auto start = std::chrono::steady_clock::now();
-  if (Status s = externalInputs(external, call); !s)
+  if (Status s = externalInputs(external, call, direct); !s)
     return s;
   if (Status s = externalShapes(index, call); !s)
     return s;
-  if (Status s = externalOutputs(external, call); !s)
+  if (Status s = externalOutputs(external, call, direct); !s)
     return s;
   auto allocate = [&](size_t bytes) -> void * {
     std::unique_ptr<char[]> made(new (std::nothrow) char[bytes + 1]);
@@ -159,11 +162,12 @@ Status Execution::runExternal(uint32_t index) {
     state.text.push_back(std::move(made));
     return state.text.back().get();
   };
-  if (Status s = module.operators[index]->compute(external.node, call.inputs,
-                                                  call.outputs, allocate);
+  void *stream = host ? nullptr : state.queue->ownStream();
+  if (Status s = op.compute(external.node, call.inputs, call.outputs, allocate,
+                            stream);
       !s)
     return s;
-  for (size_t i = 0; !host && i < external.outputs.size(); ++i) {
+  for (size_t i = 0; !direct && i < external.outputs.size(); ++i) {
     const knapper_tensor &tensor = call.outputs[i];
     Expected<std::byte *> place =
         address(external.outputs[i].place, tensor.bytes);

@@ -163,12 +163,13 @@ Status Operator::shapes(const OperatorNode &node,
 Status Operator::compute(const OperatorNode &node,
                          std::span<const knapper_tensor> inputs,
                          std::span<const knapper_tensor> outputs,
-                         const AllocateText &allocateText) const {
+                         const AllocateText &allocateText, void *stream) const {
   CallState state;
   state.allocate = &allocateText;
   knapper_call call = callOf(*this, node, inputs, true, state);
   call.num_outputs = static_cast<int32_t>(outputs.size());
   call.outputs = outputs.data();
+  call.stream = stream;
   if (int code = given.compute(given.user, &call))
     return failed(*this, node, state, code);
   return success();

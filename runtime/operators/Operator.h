@@ -30,6 +30,8 @@ public:
 
   const std::string &domain() const { return domainName; }
   const std::string &name() const { return operatorName; }
+  /// Whether it takes addresses of a device.
+  bool onDevice() const { return given.on_device != 0; }
 
   /// Fills in dtype and shape of each result. `running`: every size is a number
   /// and inputs have data; else a size may be negative. What comes back is
@@ -41,7 +43,7 @@ public:
   Status compute(const OperatorNode &node,
                  std::span<const knapper_tensor> inputs,
                  std::span<const knapper_tensor> outputs,
-                 const AllocateText &allocate) const;
+                 const AllocateText &allocate, void *stream = nullptr) const;
 
 private:
   knapper_operator given;

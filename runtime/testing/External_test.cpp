@@ -55,6 +55,21 @@ int positive(void *, const knapper_call *call) {
   return 0;
 }
 
+/// y = -x by the device: neither reads nor waits here.
+int negateThere(void *, const knapper_call *call) {
+  auto *x = static_cast<const float *>(call->inputs[0].data);
+  auto *y = static_cast<float *>(call->outputs[0].data);
+  auto work = [x, y, size = call->outputs[0].bytes / 4] {
+    for (size_t i = 0; i < size; ++i)
+      y[i] = -x[i];
+  };
+  if (call->stream)
+    static_cast<RemoteWork *>(call->stream)->push_back(work);
+  else
+    work();
+  return 0;
+}
+
 /// Every string twice.
 int twice(void *, const knapper_call *call) {
   auto *x = static_cast<const knapper_string *>(call->inputs[0].data);
@@ -76,14 +91,17 @@ protected:
     add("Negate", nullptr, negate);
     add("Positive", positiveShape, positive);
     add("Twice", nullptr, twice);
+    add("NegateThere", nullptr, negateThere, true);
   }
   static void add(const char *name, decltype(knapper_operator::shape) shape,
-                  decltype(knapper_operator::compute) compute) {
+                  decltype(knapper_operator::compute) compute,
+                  bool onDevice = false) {
     knapper_operator op = KNAPPER_OPERATOR_INIT;
     op.domain = "test";
     op.name = name;
     op.shape = shape;
     op.compute = compute;
+    op.on_device = onDevice;
     ASSERT_TRUE(registerOperator(op));
   }
   std::shared_ptr<Device> device() const {
@@ -92,7 +110,7 @@ protected:
 };
 
 /// y = -(x*2+1)*2+1.
-TestArtefact negating() {
+TestArtefact negating(const char *op = "Negate") {
   TestArtefact a;
   uint32_t n = a.symbol("n", 0), bytes = a.mul(n, a.constant(4));
   uint32_t x = a.input("x", DType::f32, {n}, {"n"});
@@ -100,8 +118,7 @@ TestArtefact negating() {
   uint32_t y = a.output("y", DType::f32, {n}, {"n"});
   uint32_t main = a.region();
   a.launch(main, "scale", {x, s}, n);
-  a.external(main, "test", "Negate", {{s, DType::f32, {n}}},
-             {{t, DType::f32, {n}}});
+  a.external(main, "test", op, {{s, DType::f32, {n}}}, {{t, DType::f32, {n}}});
   a.launch(main, "scale", {t, y}, n);
   return a;
 }
@@ -119,6 +136,49 @@ TEST_P(External, RunsBetweenLaunches) {
     ASSERT_TRUE(s) << errorOf(s);
     EXPECT_EQ(floats(result.outputs()[0]), std::vector<float>(size, -9.0f));
   }
+}
+
+TEST_P(External, OneOfTheDeviceRunsInItsQueue) {
+  auto m = negating("NegateThere").load({}, device());
+  RunResult result;
+  for (size_t size : {3, 0, 5, 5}) {
+    std::vector<float> x(size, 2.0f);
+    std::vector<int64_t> shape{static_cast<int64_t>(size)};
+    knapper_tensor input = tensor(x, shape);
+    Status s = m->run({&input, 1}, {}, result);
+    ASSERT_TRUE(s) << errorOf(s);
+    EXPECT_EQ(floats(result.outputs()[0]), std::vector<float>(size, -9.0f));
+  }
+}
+
+// What it gave its stream is in the caller's graph; one of the host's would
+// wait.
+TEST_F(External, OneOfTheDeviceIsCaptured) {
+  std::shared_ptr<Device> remote = remoteDevice();
+  auto x = std::move(*remote->allocate(8, MemoryKind::device));
+  auto y = std::move(*remote->allocate(8, MemoryKind::device));
+  auto *in = static_cast<float *>(x->address());
+  auto *out = static_cast<float *>(y->address());
+  std::vector<int64_t> shape{2};
+  knapper_tensor given = {in, 8, KNAPPER_F32, 1, shape.data()};
+  knapper_tensor made = {out, 8, KNAPPER_F32, 1, shape.data()};
+  RemoteStream stream{{}, true};
+  RunOptions options;
+  options.stream = &stream;
+  RunResult unused;
+  auto m = negating("NegateThere").load({}, remote);
+  Status s = m->run({&given, 1}, {&made, 1}, unused, options);
+  ASSERT_TRUE(s) << errorOf(s);
+  for (float value : {2.0f, 3.0f}) {
+    in[0] = in[1] = value;
+    for (auto &command : stream.work)
+      command();
+    EXPECT_THAT(std::vector(out, out + 2),
+                ElementsAre(-4 * value - 1, -4 * value - 1));
+  }
+  auto waits = negating().load({}, remote);
+  EXPECT_THAT(errorOf(waits->run({&given, 1}, {&made, 1}, unused, options)),
+              HasSubstr("which a capture cannot"));
 }
 
 TEST_P(External, AFailureNamesTheNodeAndTheNextRunIsWhole) {

@@ -175,6 +175,7 @@ public:
     return success();
   }
   bool isCaptured() const override { return captured; }
+  void *ownStream() const override { return &waiting; }
   Status beginRecording() override { return notRecorded(); }
   Expected<std::unique_ptr<Recording>> endRecording() override {
     return notRecorded();
@@ -187,14 +188,14 @@ private:
   }
   void flush() {
     // A stream that is run on the way ends in a flush of this queue.
-    std::vector<std::function<void()>> commands = std::move(waiting);
+    RemoteWork commands = std::move(waiting);
     waiting.clear();
     for (auto &command : commands)
       command();
     finished += commands.size();
   }
   std::shared_ptr<Memory> memory;
-  std::vector<std::function<void()>> waiting;
+  mutable RemoteWork waiting;
   uint64_t finished = 0;
   bool captured = false; // the stream that the run is in
   Block scratch;

@@ -10,11 +10,14 @@
 
 namespace knapper::testing {
 
+/// What a queue has been given and not run; its `ownStream` points to it.
+using RemoteWork = std::vector<std::function<void()>>;
+
 /// A stream of the caller's on that device: what it was given waits until the
 /// caller runs it. While it `captures`, the commands of a run are kept one by
 /// one, for the test to run them as often as it likes.
 struct RemoteStream {
-  std::vector<std::function<void()>> work;
+  RemoteWork work;
   bool captures = false;
 
   void finish() {

@@ -55,3 +55,39 @@ def test_a_tensor_that_index_fill_writes_has_a_gradient():
         got = torch.autograd.grad(compiled(*given), given)
     torch.testing.assert_close(got, torch.autograd.grad(function(*given), given))
     assert knapper.torch.counters()["graphs"] == 2
+
+
+def test_of_masked_select():
+    """How many were taken is a number of the forward that the backward reads."""
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        f = knapper.torch.compile(lambda x, m: x.sin().masked_select(m) * 2, fallback="error", cache=False)
+        for share in (0.3, 0.8, 2.0):
+            x, mask = torch.randn(5, 7, requires_grad=True), torch.rand(5, 7) > share
+            made = f(x, mask)
+            weights = torch.randn_like(made)
+            (ours,) = torch.autograd.grad(made, x, weights)
+            (wanted,) = torch.autograd.grad(x.sin().masked_select(mask) * 2, x, weights)
+            torch.testing.assert_close(ours, wanted)
+
+
+def test_numbers_that_data_decides_are_results():
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True, capture_scalar_outputs=True):
+        f = knapper.torch.compile(
+            lambda x: (x.nonzero().shape[0] + 1, x.sum().item(), x * 2), fallback="error", cache=False, fullgraph=True
+        )
+        for x in (torch.tensor([1, 0, 5]), torch.tensor([0, 0, 0]), torch.tensor([3, 4, 5, 6])):
+            found, total, doubled = f(x)
+            assert (found, total) == (int((x != 0).sum()) + 1, int(x.sum()))
+            assert torch.equal(doubled, x * 2)
+
+
+def test_nothing_of_a_symbolic_source_is_read():
+    def f(x, mask, source):
+        return x.masked_scatter(mask, source * 2), torch.where(mask, x, 1).index_put((mask,), source.sin())
+
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        g = knapper.torch.compile(f, fallback="error", cache=False, dynamic=True)
+        x = torch.arange(6.0)
+        for mask in (x > 3, x > 2, x > 9):
+            source = torch.randn(int(mask.sum()))
+            torch.testing.assert_close(g(x, mask, source), f(x, mask, source))

@@ -27,6 +27,7 @@ from knapper.torch.planes import Boundary
 from knapper.torch.program import Program
 from knapper.torch.random_inputs import Draw, drawing
 from knapper.torch.through import register
+from knapper.torch.triton_kernels import Kernel
 
 
 @dataclasses.dataclass
@@ -128,7 +129,8 @@ class Artefact(OutputCode):
     # What torch asks of all that it keeps.
 
     def prepare_for_serialization(self) -> None:
-        pass
+        if any(isinstance(each, Kernel) for each in self.recipe.description.overloads):
+            bypass("Triton kernels are those of the process")
 
     def post_compile(self, *given: Any) -> None:
         """It came from the cache. A forward is built at once, so that an error is
@@ -139,6 +141,13 @@ class Artefact(OutputCode):
 
     def set_triton_bundle(self, triton_bundle: Any) -> None:
         pass
+
+
+def bypass(reason: str) -> None:
+    """Within AOTAutograd's saving: the graph is not kept."""
+    from torch._functorch._aot_autograd.autograd_cache import BypassAOTAutogradCache
+
+    raise BypassAOTAutogradCache(reason)
 
 
 class Refused(OutputCode):
@@ -154,9 +163,7 @@ class Refused(OutputCode):
         raise self._error
 
     def prepare_for_serialization(self) -> None:
-        from torch._functorch._aot_autograd.autograd_cache import BypassAOTAutogradCache
-
-        raise BypassAOTAutogradCache(str(self._error))
+        bypass(str(self._error))
 
     def set_triton_bundle(self, triton_bundle: Any) -> None:
         pass
@@ -227,6 +234,8 @@ def is_cacheable(module: GraphModule) -> bool:
     for each in module.modules():
         if not isinstance(each, GraphModule):
             continue
+        if "triton_kernel_wrapper" in each.code:
+            return False  # its number is of the process
         for node in each.graph.find_nodes(op="get_attr"):
             held: Any = each
             for part in str(node.target).split("."):

@@ -10,7 +10,7 @@ import torch
 from torch.fx import GraphModule
 
 from knapper.errors import UserError
-from knapper.torch import custom, planes, recompiles, versions
+from knapper.torch import custom, planes, recompiles, transforms, versions
 from knapper.torch.counters import count
 from knapper.torch.decompositions import table
 from knapper.torch.describe import describe
@@ -143,6 +143,7 @@ def backend(
     from torch._dynamo.backends.common import aot_autograd
 
     chosen = Options.of(options, mode)
+    transforms.refuse_functional(example_inputs)
     current = torch._guards.CompileContext.current_compile_id()
     if chosen.frozen:
         recompiles.refuse_further(gm, example_inputs)

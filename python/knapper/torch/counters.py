@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextvars
 import threading
+from collections import Counter
 from typing import Any
 
 _NAMES = (
@@ -29,17 +30,23 @@ def counters() -> dict[str, int]:
 
     graphs: graphs compiled, forward and backward each one.
     recompiles: functions that Dynamo handed over again, for other sizes or guards.
-    graph_breaks: places where Dynamo ended a graph and began another.
+    graph_breaks: places where Dynamo ended a graph and began another, and functions
+        that it left to eager (loops with a break inside, calls within `torch.func`).
     fallback_ops: nodes of compiled graphs that torch computes.
     eager_graphs: graphs, each size one, that run eager because that measured faster.
     cache_hits: graphs whose artefact came from the cache on disk.
     """
-    from torch._dynamo.utils import counters as dynamo
-
     with _lock:
         made = dict(_counts)
-    made["graph_breaks"] = sum(dynamo["graph_break"].values()) - _breaks_before
+    made["graph_breaks"] = sum(breaks().values()) - _breaks_before
     return made
+
+
+def breaks() -> Counter[str]:
+    """Dynamo's reasons so far, and how often each held."""
+    from torch._dynamo.utils import counters as dynamo
+
+    return +(dynamo["graph_break"] + dynamo["unimplemented"])
 
 
 _breaks_before = 0
@@ -47,9 +54,7 @@ _breaks_before = 0
 
 def reset_counters() -> None:
     """Sets all of them to 0."""
-    from torch._dynamo.utils import counters as dynamo
-
     global _breaks_before
     with _lock:
         _counts.update(dict.fromkeys(_NAMES, 0))
-        _breaks_before = sum(dynamo["graph_break"].values())
+        _breaks_before = sum(breaks().values())

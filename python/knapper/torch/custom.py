@@ -59,7 +59,9 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
 
 
 def is_external(overload: Any) -> bool:
-    return (overload.op if isinstance(overload, Functional) else overload) in _externals
+    if isinstance(overload, Functional):
+        overload = overload.op
+    return getattr(overload, "is_external", False) or overload in _externals
 
 
 def key() -> str:

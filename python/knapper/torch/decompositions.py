@@ -10,7 +10,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from knapper.torch import embedding_bag, foreach, formulas, fused_attention, gradients, grid_sample
+from knapper.torch import embedding_bag, foreach, formulas, fused_attention, gradients, grid_sample, hashes, resize
 
 # Overload packets, "aten." left out.
 _WHOLE = """
@@ -69,4 +69,6 @@ def table() -> dict[Any, Callable[..., Any]]:
     made.update(grid_sample.table())
     made.update(fused_attention.table())
     made.update(foreach.table())
+    made.update(resize.table())
+    made.update(hashes.table())
     return made

@@ -12,7 +12,7 @@ from torch.fx import GraphModule, Node
 from knapper.errors import UserError
 from knapper.torch import memory, sizes, versions
 from knapper.torch.described_nodes import NodeDescriber, attribute_of, refuse_device
-from knapper.torch.description import Description, Output, View
+from knapper.torch.description import Description, Number, Output, View
 from knapper.torch.nodes import line_of, name_of
 
 
@@ -83,6 +83,15 @@ class Describer(NodeDescriber):
             made[key] = len(outputs) - 1
             return made[key]
 
+        def counted_of(*numbers: Any) -> dict[str, tuple[int, int]]:
+            """The outputs, perhaps further ones, that tell numbers which data decides."""
+            found = {}
+            for symbol in set().union(*map(sizes.symbols, numbers)) - self.symbols.keys():
+                told = self.teller(symbol)
+                if told is not None:
+                    found[symbol] = (add(told[0]), told[1])
+            return found
+
         if names is not None:
             given = [e for e in output.args[0]]  # type: ignore[union-attr]
             text = self.text(fallback, self.named(given, names))
@@ -101,13 +110,18 @@ class Describer(NodeDescriber):
             elif isinstance(value, torch.SymInt) and entry in argument_of:
                 results.append(("argument", argument_of[entry]))
             elif isinstance(value, (torch.SymInt, int)) and not isinstance(value, bool):
-                if not sizes.symbols(value) <= self.symbols.keys():
+                if sizes.symbols(value) <= self.symbols.keys():
+                    results.append(("size", sizes.kept(value)))
+                    continue
+                try:
+                    number = Number(value, self.symbols, counted_of(value))
+                except sizes.Unknown:
                     raise UserError(
                         f"the number {value}, which data decides, is a result",
                         where=line_of(entry) or "knapper.torch",
                         hint="return it as a tensor",
-                    )
-                results.append(("size", sizes.kept(value)))
+                    ) from None
+                results.append(("number", number))
             elif entry in argument_of:
                 results.append(("argument", argument_of[entry]))
             elif entry in self.mutations.values():
@@ -123,10 +137,7 @@ class Describer(NodeDescriber):
                 kind, base, place = found
                 place = add(base) if kind == "output" else place
                 start = base.meta["val"].storage_offset()
-                counted = {}
-                for size in (*value.shape, *value.stride(), value.storage_offset(), start):
-                    for symbol in sizes.symbols(size) & self.counted.keys() - self.symbols.keys():
-                        counted[symbol] = add(self.counted[symbol])
+                counted = counted_of(*value.shape, *value.stride(), value.storage_offset(), start)
                 try:
                     made_of = View(
                         value, (kind, place), start, self.symbols, counted=counted
@@ -151,6 +162,17 @@ class Describer(NodeDescriber):
             text, self.inputs, outputs, results, self.symbols, self.overloads, self.by_torch,
             len(self.nodes), checks, len(argument_of), self.begins, strides,
         )  # fmt: skip
+
+    def teller(self, symbol: str) -> tuple[Node, int] | None:
+        """A tensor and which of its dims the symbol is; -1: it is its element."""
+        if symbol in self.counted:
+            return self.counted[symbol], -1
+        for node in self.keys:
+            value = node.meta.get("val")
+            for dim, size in enumerate(value.shape if isinstance(value, torch.Tensor) else ()):
+                if sizes.is_symbol(size) and sizes.expression(size).name == symbol:
+                    return node, dim
+        return None
 
     def base_of(
         self, node: Node, outputs: Any, argument_of: dict[Node, int]

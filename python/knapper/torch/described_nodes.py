@@ -10,7 +10,7 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.fx import GraphModule, Node
 
 from knapper.errors import UserError
-from knapper.torch import control, custom, memory, sizes, versions
+from knapper.torch import control, custom, memory, sizes, triton_kernels, versions
 from knapper.torch.description import DTYPES, Input, View
 from knapper.torch.nodes import arguments_of, is_by_torch, line_of, name_of
 from knapper.torch.planes import Outside
@@ -44,6 +44,7 @@ class NodeDescriber:
         self.missing: list[str] = []
         self.checks: list[tuple[Any, str, bool]] = []
         self.reals = Reals(lambda node: self.nodes.append(node))
+        self.written: dict[Node, list[str]] = {}  # Triton launch -> its results
         self.line = ""  # of the node at hand
         self.effects = {
             node
@@ -199,6 +200,7 @@ class NodeDescriber:
                 return
             if base in self.effects:
                 index -= 1
+            index = self.index_of(base, index)
             key = self.keys.get(base)
             if key is not None:
                 self.keys[node] = key if index == 0 else f"{key}#{index}"
@@ -215,6 +217,9 @@ class NodeDescriber:
             return
         if control.is_known(target):
             self.control(node)
+            return
+        if target is torch.ops.higher_order.triton_kernel_wrapper_functional:
+            self.launch(node)
             return
         if not isinstance(target, torch._ops.OpOverload):
             has_graphs = isinstance(target, torch._ops.HigherOrderOperator)
@@ -308,6 +313,18 @@ class NodeDescriber:
                 "results": self.results(node, value, first),
             }
         )
+
+    def launch(self, node: Node) -> None:
+        """A node that launches a Triton kernel."""
+        try:
+            given = triton_kernels.launch_of(node)
+        except triton_kernels.Refused as error:
+            name = versions.told(node.target, node.kwargs)
+            self.missing.append(f"{name}: {error}\n    {line_of(node)}")
+            return
+        self.written[node] = given.written
+        self.outside(node, given.kernel, given.arguments, [node.meta["val"][name] for name in given.written])
+        self.nodes[-1]["on_device"] = True
 
     def control(self, node: Node) -> None:
         """A node that holds graphs."""
@@ -468,7 +485,7 @@ class NodeDescriber:
         values = value if isinstance(value, (tuple, list)) else [value]
         if len(values) > 1 or isinstance(value, (tuple, list)):
             used = {
-                user.args[1] - first
+                self.index_of(node, user.args[1]) - first
                 for user in node.users
                 if user.target is operator.getitem and user.users
             }
@@ -487,6 +504,9 @@ class NodeDescriber:
                 }
             )
         return made
+
+    def index_of(self, node: Node, key: Any) -> int:
+        return self.written[node].index(key) if node in self.written else key
 
     def mutation(self, node: Node) -> None:
         target, source = node.args[0], node.args[1]

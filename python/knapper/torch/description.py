@@ -82,12 +82,12 @@ class View:
 
     def __init__(
         self, value: Any, base: tuple[str, int], start: Any, symbols: Any,
-        fixed: bool = False, counted: dict[str, int] | None = None,
+        fixed: bool = False, counted: dict[str, tuple[int, int]] | None = None,
     ) -> None:  # fmt: skip
         """base: ("argument" | "output", index), whose tensor begins at `start`. fixed:
         the place counts from the storage's beginning, wherever the base lies in it.
-        counted: symbols that are the element of an output. sizes.Unknown where a
-        number of it has no place."""
+        counted: as sizes.evaluator has them. sizes.Unknown where a number of it has
+        no place."""
         self.base = base
         self._fixed = fixed
         self._rank = value.dim()
@@ -112,6 +112,20 @@ class View:
             return tensor.as_strided(numbers[:rank], numbers[rank : 2 * rank], numbers[-1] + begin)
 
 
+class Number:
+    """A result that is a number which data decides."""
+
+    def __init__(self, value: Any, symbols: Any, counted: dict[str, tuple[int, int]]) -> None:
+        self._given = sizes.kept(value), symbols, counted
+        self._number = sizes.evaluator([self._given[0]], symbols, counted)
+
+    def __reduce__(self) -> Any:
+        return Number, self._given
+
+    def of(self, arguments: list[Any], outputs: list[Any]) -> int:
+        return int(self._number(arguments, outputs)[0])
+
+
 _OVERLOADS = ("overloads", "by_torch")  # fields of a Description that hold them
 
 
@@ -121,7 +135,7 @@ class Description:
     inputs: list[Input]
     outputs: list[Output]
     # What the call gives: ("output", index), ("argument", index), ("view", View),
-    # ("size", sizes.Formula) or ("value", anything).
+    # ("size", sizes.Formula), ("number", Number) or ("value", anything).
     results: list[tuple[str, Any]]
     # Where symbols are read: name -> (argument, dim), or (argument, -1) for an
     # int.

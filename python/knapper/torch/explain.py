@@ -17,7 +17,7 @@ from knapper import html
 from knapper.errors import WrongValue
 from knapper.torch.backend import backend
 from knapper.torch.backend import compile as compiled
-from knapper.torch.counters import collector, counters
+from knapper.torch.counters import breaks, collector, counters
 from knapper.torch.guard import CALLS, Measured
 from knapper.torch.options import Options
 
@@ -101,8 +101,6 @@ def explain(
 
     Raises as the compiled function does. Compiled code of other functions stays.
     """
-    from torch._dynamo.utils import counters as dynamo
-
     given = dict(options or {})
     chosen = {name: given.pop(name) for name in ("dynamic", "fullgraph") if name in given}
     mode = given.pop("mode", None)
@@ -112,17 +110,13 @@ def explain(
         return backend(gm, example_inputs, options=given or None, mode=mode)
 
     Options.of(given, mode)
-    before = dict(dynamo["graph_break"])
+    before = breaks()
     with _collected() as found:
         call = torch.compile(model, backend=anew, **chosen)
         call(*args, **kwargs)
         if any(guard is not None for _, _, guard, _ in found):
             _measure(lambda: call(*args, **kwargs))
-    breaks = [
-        " ".join(reason.split())[:300]
-        for reason, count in dynamo["graph_break"].items()
-        if count > before.get(reason, 0)
-    ]
+    reasons = [" ".join(reason.split())[:300] for reason in breaks() - before]
     graphs = [
         Graph(
             description.nodes, module, _torch_computes(module),
@@ -137,7 +131,7 @@ def explain(
         for number, graph in enumerate(graphs):
             pages.append(folder / f"graph_{number}.html")
             graph.module.explain(pages[-1])
-    return Explanation(graphs, breaks, counters(), pages)
+    return Explanation(graphs, reasons, counters(), pages)
 
 
 def _measure(call: Callable[[], Any]) -> None:

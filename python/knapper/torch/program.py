@@ -7,12 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.autograd import forward_ad
 
 from knapper.errors import UserError
 from knapper.library import CRunOptions, CTensor, check
 from knapper.module import Module
 from knapper.results import Handle, Result
-from knapper.torch import sizes
+from knapper.torch import sizes, transforms
 from knapper.torch.description import DTYPES, Description, Input, Output
 from knapper.torch.objects import Signature
 from knapper.torch.verify import verify
@@ -230,6 +231,8 @@ class Program:
 
     def __call__(self, arguments: list[Any]) -> list[Any]:
         description = self.description
+        if forward_ad._current_level >= 0:
+            transforms.refuse_tangents(arguments)
         if self.draw is not None:
             self.draw(arguments)
         if description.begins:
@@ -368,7 +371,7 @@ class Program:
                 results.append(outputs[value])
             elif kind == "argument":
                 results.append(arguments[value])
-            elif kind == "view":
+            elif kind in ("view", "number"):
                 results.append(value.of(arguments, outputs))
             elif kind == "size":
                 results.append(next(number))

@@ -116,11 +116,11 @@ def python(size: Any) -> str:
 
 
 def evaluator(
-    values: list[Any], places: dict[str, tuple[int, int]], counted: dict[str, int]
+    values: list[Any], places: dict[str, tuple[int, int]], counted: dict[str, tuple[int, int]]
 ) -> Any:
     """A function of a call's arguments and outputs that gives the values as ints.
-    `places`: as `Description.symbols`. counted: symbols that are the element of an
-    output. Unknown where a symbol has no place."""
+    `places`: as `Description.symbols`. counted: symbols that are a dim of an
+    output, or its element where that is -1. Unknown where a symbol has no place."""
     used: set[str] = set()
     for value in values:
         used |= symbols(value)
@@ -130,7 +130,8 @@ def evaluator(
     source = ["def numbers(a, o):"]
     for name in sorted(used):
         if name not in places:
-            source.append(f"    {name} = int(o[{counted[name]}])")
+            output, dim = counted[name]
+            source.append(f"    {name} = " + (f"o[{output}].shape[{dim}]" if dim >= 0 else f"int(o[{output}])"))
             continue
         argument, dim = places[name]
         source.append(f"    {name} = a[{argument}]" + (f".shape[{dim}]" if dim >= 0 else ""))

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
+from knapper.torch import triton_kernels
 from knapper.torch.description import DTYPES, NARROW
 
 # The versions that the tests have run on.
@@ -92,8 +93,7 @@ def told(target: Any, given: Mapping[str, Any]) -> str:
         kernel = kernel_side_table.get_kernel(given["kernel_idx"])
     except (AssertionError, KeyError):
         return "a Triton kernel"
-    name = getattr(getattr(kernel, "fn", kernel), "__name__", type(kernel).__name__)
-    return f"the Triton kernel {name!r}: the program cannot launch it"
+    return f"the Triton kernel {triton_kernels.name_of(kernel)!r}"
 
 
 class ComplexTensors:
