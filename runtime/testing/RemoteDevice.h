@@ -18,9 +18,11 @@ struct RemoteStream {
   bool captures = false;
 
   void finish() {
-    for (auto &each : work)
-      each();
+    // A queue that waits on the way may finish the stream too.
+    auto list = std::move(work);
     work.clear();
+    for (auto &each : list)
+      each();
   }
 };
 

@@ -202,6 +202,8 @@ Expected<Token> LlmEngine::tokenOf(Sequence &sequence, int64_t row,
     auto best = runner->best(row);
     return Token{best->token, request.topLogprobs == 0 ? best->logprob : 0, {}};
   }
+  if (early) // whose best is no number, and the row is not there any more
+    return notFiniteError();
   ASSIGN_OR_RETURN(std::span<float> logits, runner->logits(row, 1));
   return sampleToken(logits, request.sampling, sequence.counts,
                      static_cast<uint64_t>(sequence.length()),
@@ -275,8 +277,7 @@ bool LlmEngine::jump(Sequence &sequence, int64_t row,
     return false;
   }
   if (!*finite) {
-    finish(sequence, FinishReason::error,
-           userError("the model gave logits that are not finite", "logits"));
+    finish(sequence, FinishReason::error, notFiniteError());
     return false;
   }
   mayPublish(sequence);
