@@ -103,6 +103,7 @@ def run(server: Server, bodies: list[dict], clients: int) -> tuple[float, list[d
             answers[i] = json.loads(response.read())
             if response.status != 200:
                 sys.stderr.write(f"{response.status}: {answers[i]}\n{bodies[i]}\n")
+                server.process.kill()
                 os._exit(1)
 
     threads = [threading.Thread(target=client) for _ in range(clients)]
@@ -191,9 +192,11 @@ def main() -> int:
         return row
 
     wrong: list = []
-    rows = [compared(turn) for turn in range(arguments.rounds + 1)]
+    try:
+        rows = [compared(turn) for turn in range(arguments.rounds + 1)]
+    finally:
+        server.stop()
     finished = sum(row["ended"] for row in rows)
-    server.stop()
     ratio = statistics.median(row["ratio"] for row in rows[1:])
     print(f"median {ratio:.3f}; {finished} answers ended, {len(wrong)} not valid")
     for case in wrong[:3]:

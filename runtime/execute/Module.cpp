@@ -226,6 +226,15 @@ void Module::giveState(std::unique_ptr<RunState> state) {
   idle.push_back(std::move(state));
 }
 
+Status Module::checkStreams() {
+  Expected<std::unique_ptr<RunState>> state = takeState();
+  if (!state)
+    return state.takeError();
+  Status status = takeStatuses(decoded, **state);
+  giveState(std::move(*state));
+  return status;
+}
+
 Status Module::checkCaptured() {
   if (!hasCaptured.load(std::memory_order_relaxed))
     return success();

@@ -118,6 +118,9 @@ public:
              std::span<const knapper_tensor> outputs, RunResult &result,
              const RunOptions &options = {});
 
+  /// What kernels of runs in streams have found wrong by now.
+  Status checkStreams();
+
   const Artefact &artefact() const { return *file; }
   const Program &program() const { return decoded; }
   const std::string &isa() const { return chosenIsa; }

@@ -64,7 +64,7 @@ int negateThere(void *, const knapper_call *call) {
       y[i] = -x[i];
   };
   if (call->stream)
-    static_cast<RemoteWork *>(call->stream)->push_back(work);
+    static_cast<RemoteStream *>(call->stream)->work.push_back(work);
   else
     work();
   return 0;

@@ -10,6 +10,7 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 namespace knapper::testing {
@@ -18,22 +19,31 @@ namespace {
 /// The device's buffers by address.
 struct Memory {
   std::mutex mutex;
-  std::map<uintptr_t, uint64_t> buffers;
+  std::map<uintptr_t, uint64_t> buffers, shared; // shared: with the host
   /// Bytes from `address` to the end of its buffer; -1 outside all.
-  int64_t left(const void *address) {
+  int64_t left(const void *address) { return left(buffers, address); }
+  bool holds(const void *address, uint64_t bytes) {
+    int64_t space = left(address);
+    return space >= 0 && bytes <= uint64_t(space);
+  }
+  /// Whether copies may: also what the host shares.
+  bool reaches(const void *address, uint64_t bytes) {
+    int64_t space = left(shared, address);
+    return holds(address, bytes) || (space >= 0 && bytes <= uint64_t(space));
+  }
+
+private:
+  int64_t left(const std::map<uintptr_t, uint64_t> &ranges,
+               const void *address) {
     std::lock_guard lock(mutex);
     auto at = reinterpret_cast<uintptr_t>(address);
-    auto next = buffers.upper_bound(at);
-    if (next == buffers.begin())
+    auto next = ranges.upper_bound(at);
+    if (next == ranges.begin())
       return -1;
     --next;
     return at <= next->first + next->second
                ? int64_t(next->first + next->second - at)
                : -1;
-  }
-  bool holds(const void *address, uint64_t bytes) {
-    int64_t space = left(address);
-    return space >= 0 && bytes <= uint64_t(space);
   }
 };
 
@@ -42,19 +52,21 @@ public:
   RemoteBuffer(Block block, std::shared_ptr<Memory> memory, bool onDevice)
       : block(std::move(block)), memory(std::move(memory)), onDevice(onDevice) {
     std::lock_guard lock(this->memory->mutex);
-    if (onDevice)
-      this->memory->buffers[key()] = this->block.bytes();
+    if (this->block.bytes() > 0)
+      ranges()[key()] = this->block.bytes();
   }
   ~RemoteBuffer() override {
     std::lock_guard lock(memory->mutex);
-    if (onDevice)
-      memory->buffers.erase(key());
+    ranges().erase(key());
   }
   void *address() const override { return block.data(); }
   uint64_t bytes() const override { return block.bytes(); }
 
 private:
   uintptr_t key() const { return reinterpret_cast<uintptr_t>(block.data()); }
+  std::map<uintptr_t, uint64_t> &ranges() const {
+    return onDevice ? memory->buffers : memory->shared;
+  }
   Block block;
   std::shared_ptr<Memory> memory;
   bool onDevice;
@@ -91,6 +103,7 @@ public:
   }
   Status begin() override {
     captured = false;
+    followed = nullptr;
     return success();
   }
   Status finish() override {
@@ -107,7 +120,7 @@ public:
     for (void *buffer : buffers)
       if (buffer && memory->left(buffer) < 0)
         return deviceError("a kernel was given an address of the host");
-    waiting.push_back([this, c, buffers, symbols] {
+    own.work.push_back([this, c, buffers, symbols] {
       KernelContext context{scratch.data(), c.status, 0, 1};
       reinterpret_cast<KernelFn>(const_cast<void *>(c.kernel.handle))(
           buffers.data(), symbols.data(), &context, 0, c.grid);
@@ -117,16 +130,16 @@ public:
   Status copy(void *target, const void *source, uint64_t bytes) override {
     if (bytes == 0)
       return success();
-    if (!memory->holds(target, bytes) || !memory->holds(source, bytes))
+    if (!memory->reaches(target, bytes) || !memory->reaches(source, bytes))
       return deviceError("a copy was given an address of the host");
-    waiting.push_back([=] { memcpy(target, source, bytes); });
+    own.work.push_back([=] { memcpy(target, source, bytes); });
     return success();
   }
   Status upload(void *target, const void *source, uint64_t bytes) override {
     if (!memory->holds(target, bytes) || memory->left(source) > 0)
       return deviceError("an upload goes from the host to the device");
     auto *data = static_cast<const char *>(source);
-    waiting.push_back([target, kept = std::vector<char>(data, data + bytes)] {
+    own.work.push_back([target, kept = std::vector<char>(data, data + bytes)] {
       memcpy(target, kept.data(), kept.size());
     });
     return success();
@@ -140,42 +153,48 @@ public:
   }
   class Event : public DeviceEvent {
   public:
-    Event(RemoteQueue &queue, uint64_t point) : queue(queue), point(point) {}
-    bool done() const override { return queue.finished >= point; }
+    Event(RemoteQueue &queue, std::shared_ptr<bool> reached)
+        : queue(queue), reached(std::move(reached)) {}
+    bool done() const override { return *reached; }
     Status wait() const override {
-      queue.flush();
+      // No further than to the event.
+      if (!*reached)
+        queue.flush(reached.get());
       return success();
     }
 
   private:
     RemoteQueue &queue;
-    uint64_t point;
+    std::shared_ptr<bool> reached;
   };
   Expected<std::unique_ptr<DeviceEvent>> record() override {
-    return std::unique_ptr<DeviceEvent>(
-        new Event(*this, finished + waiting.size()));
+    auto reached = std::make_shared<bool>(false);
+    own.work.push_back([reached] { *reached = true; });
+    return std::unique_ptr<DeviceEvent>(new Event(*this, std::move(reached)));
   }
   Status waitFor(const DeviceEvent &event) override { return event.wait(); }
   Status follow(void *stream) override {
-    captured = static_cast<RemoteStream *>(stream)->captures;
-    if (captured)
-      return success();
-    waiting.push_back(
-        [stream] { static_cast<RemoteStream *>(stream)->finish(); });
+    auto *theirs = static_cast<RemoteStream *>(stream);
+    captured = theirs->captures;
+    followed = captured ? nullptr : theirs;
     return success();
   }
   Status lead(void *stream) override {
-    auto &work = static_cast<RemoteStream *>(stream)->work;
-    if (!captured) {
-      work.push_back([this] { flush(); });
+    auto *theirs = static_cast<RemoteStream *>(stream);
+    followed = nullptr;
+    if (captured) {
+      theirs->work.insert(theirs->work.end(), own.work.begin(), own.work.end());
+      own.work.clear();
       return success();
     }
-    work.insert(work.end(), waiting.begin(), waiting.end());
-    waiting.clear();
+    auto run = std::make_shared<RemoteStream>();
+    run->work.swap(own.work);
+    theirs->work.push_back([run] { run->finish(); });
+    led.push_back({run, theirs});
     return success();
   }
   bool isCaptured() const override { return captured; }
-  void *ownStream() const override { return &waiting; }
+  void *ownStream() const override { return &own; }
   Status beginRecording() override { return notRecorded(); }
   Expected<std::unique_ptr<Recording>> endRecording() override {
     return notRecorded();
@@ -186,18 +205,32 @@ private:
   static Error notRecorded() {
     return userError("this device does not record", "queue");
   }
-  void flush() {
-    // A stream that is run on the way ends in a flush of this queue.
-    RemoteWork commands = std::move(waiting);
-    waiting.clear();
-    for (auto &command : commands)
-      command();
-    finished += commands.size();
+  /// Runs what was given so far, or no further than until `reached`.
+  void flush(const bool *reached = nullptr) {
+    if (followed)
+      followed->finish();
+    for (auto &[run, stream] : std::exchange(led, {}))
+      if (!run->work.empty())
+        stream->finish();
+    std::vector<std::function<void()>> commands = std::move(own.work);
+    own.work.clear();
+    size_t done = 0;
+    while (done < commands.size() && !(reached && *reached))
+      commands[done++]();
+    own.work.insert(own.work.begin(),
+                    commands.begin() + static_cast<std::ptrdiff_t>(done),
+                    commands.end());
   }
   std::shared_ptr<Memory> memory;
-  mutable RemoteWork waiting;
-  uint64_t finished = 0;
-  bool captured = false; // the stream that the run is in
+  mutable RemoteStream own; // others lead it
+  bool captured = false;    // the stream that the run is in
+  RemoteStream *followed = nullptr;
+  /// Runs that went into a stream, while they wait there.
+  struct Led {
+    std::shared_ptr<RemoteStream> run;
+    RemoteStream *stream;
+  };
+  std::vector<Led> led;
   Block scratch;
 };
 
@@ -223,7 +256,7 @@ public:
     if (!block)
       return block.takeError();
     return std::unique_ptr<DeviceBuffer>(new RemoteBuffer(
-        std::move(*block), memory, kind == MemoryKind::device && bytes > 0));
+        std::move(*block), memory, kind == MemoryKind::device));
   }
   Expected<std::unique_ptr<DeviceQueue>>
   createQueue(const QueueOptions &) override {

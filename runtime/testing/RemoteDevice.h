@@ -10,20 +10,19 @@
 
 namespace knapper::testing {
 
-/// What a queue has been given and not run; its `ownStream` points to it.
-using RemoteWork = std::vector<std::function<void()>>;
-
 /// A stream of the caller's on that device: what it was given waits until the
 /// caller runs it. While it `captures`, the commands of a run are kept one by
 /// one, for the test to run them as often as it likes.
 struct RemoteStream {
-  RemoteWork work;
+  std::vector<std::function<void()>> work;
   bool captures = false;
 
   void finish() {
-    for (auto &each : work)
-      each();
+    // A queue that waits on the way may finish the stream too.
+    auto list = std::move(work);
     work.clear();
+    for (auto &each : list)
+      each();
   }
 };
 
@@ -31,7 +30,7 @@ struct RemoteStream {
 /// waits for them. Every address given to it must lie in one of its own
 /// buffers, uploads and downloads must have the host's side outside of them;
 /// anything else is a DeviceError, as is a grid or grain below 1. Does not
-/// record. Follows and leads a RemoteStream.
+/// record. Follows and leads a RemoteStream; a queue's `ownStream` is one.
 std::shared_ptr<Device> remoteDevice();
 
 } // namespace knapper::testing

@@ -36,7 +36,8 @@ public:
 
 private:
   FormatConversion readConversion(std::string_view text, size_t &at);
-  int readNumber(std::string_view text, size_t &at);
+  /// `what`: "a width", "a precision".
+  int readNumber(std::string_view text, size_t &at, const char *what);
   const value &next();
   const value &valueOf(const FormatConversion &conversion);
   jinja::string convert(const FormatConversion &conversion);
@@ -56,18 +57,18 @@ const value &Formatter::next() {
   return values[used++];
 }
 
-int Formatter::readNumber(std::string_view text, size_t &at) {
+int Formatter::readNumber(std::string_view text, size_t &at, const char *what) {
   if (at < text.size() && text[at] == '*') {
     ++at;
     const value &given = next();
     if (!jinja::is_val<jinja::value_int>(given))
       refuse("* wants an integer");
-    return TemplateBudget::width(given->as_int());
+    return TemplateBudget::width(given->as_int(), what);
   }
   int64_t number = 0;
   for (; at < text.size() && text[at] >= '0' && text[at] <= '9'; ++at)
     number = std::min<int64_t>(number * 10 + (text[at] - '0'), INT32_MAX);
-  return TemplateBudget::width(number);
+  return TemplateBudget::width(number, what);
 }
 
 FormatConversion Formatter::readConversion(std::string_view text, size_t &at) {
@@ -95,9 +96,9 @@ FormatConversion Formatter::readConversion(std::string_view text, size_t &at) {
     else
       break;
   }
-  made.width = readNumber(text, at);
+  made.width = readNumber(text, at, "format: a width");
   if (at < text.size() && text[at] == '.')
-    made.precision = readNumber(text, ++at);
+    made.precision = readNumber(text, ++at, "format: a precision");
   while (at < text.size() &&
          std::string_view("hlL").find(text[at]) != std::string_view::npos)
     ++at;

@@ -54,10 +54,10 @@ public:
     if (!sound)
       throw std::runtime_error("the template is damaged");
   }
-  /// Of an indentation.
-  static int width(int64_t asked) {
+  /// Columns of `what`, which a template may ask for once a character.
+  static int width(int64_t asked, const char *what = "an indentation") {
     if (asked > 64)
-      throw std::runtime_error("an indentation of more than 64 columns");
+      throw std::runtime_error(std::string(what) + " of more than 64 columns");
     return asked < 0 ? 0 : static_cast<int>(asked);
   }
 

@@ -66,12 +66,17 @@ struct EngineStatistics {
   uint64_t verifiedTokens = 0, acceptedTokens = 0, forcedTokens = 0;
   uint64_t deviceDraws = 0;   ///< tokens drawn where the logits lie
   uint64_t preparedSteps = 0; ///< decided while the step before them ran
+  uint64_t earlySteps = 0;    ///< of them, submitted then
+  /// Computed by such a step for requests that had ended.
+  uint64_t discardedTokens = 0;
   /// Processor time of the engine's thread for the view, decision and batch of
   /// steps.
   uint64_t prepareNanoseconds = 0;
   /// Wall time from the end of a step on the device to the start of the next,
-  /// where there was one to do.
+  /// where there was one to do and it was not submitted early.
   uint64_t betweenNanoseconds = 0;
+  /// The same between all steps by the device's clock, where it has one.
+  uint64_t idleNanoseconds = 0;
   int32_t running = 0, waiting = 0;
   int64_t blocksTotal = 0, blocksFree = 0, blocksCached = 0;
   double lastStepSeconds = 0; ///< of the latest step

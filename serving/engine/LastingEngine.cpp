@@ -151,7 +151,9 @@ private:
           &EngineStatistics::preemptions, &EngineStatistics::ledgerFaults,
           &EngineStatistics::verifiedTokens, &EngineStatistics::acceptedTokens,
           &EngineStatistics::forcedTokens, &EngineStatistics::deviceDraws,
-          &EngineStatistics::preparedSteps,
+          &EngineStatistics::preparedSteps, &EngineStatistics::earlySteps,
+          &EngineStatistics::discardedTokens,
+          &EngineStatistics::idleNanoseconds,
           &EngineStatistics::prepareNanoseconds,
           &EngineStatistics::betweenNanoseconds})
       now.*field += before.*field;

@@ -28,6 +28,7 @@ LlmEngine::LlmEngine(std::unique_ptr<ModelRunner> runner,
       sender(2 * static_cast<size_t>(settings.maxSequences)),
       lastProgress(now()) {
   posted.reserve(2 * static_cast<size_t>(settings.maxSequences));
+  cache.reserveReturns(2 * static_cast<size_t>(settings.maxSequences));
   thread = std::thread([this] { loop(); });
 }
 
@@ -175,13 +176,15 @@ void LlmEngine::loop() {
     counters.lastStepSeconds = now() - start;
     publishStatistics();
     // A device that needs no help has its next step first.
-    if (runner->isAsynchronous() && !sequences.empty() && !counters.deviceLost)
+    if (runner->isAsynchronous() && (early || !sequences.empty()) &&
+        !counters.deviceLost)
       continue;
     announce();
     flush();
   }
   while (!sequences.empty())
     finish(*sequences.begin()->second, FinishReason::cancelled);
+  abandonSteps();
   flush();
   sender.finish();
 }
@@ -190,6 +193,7 @@ void LlmEngine::giveUp() {
   drawAhead.clear();
   drawn.clear();
   forgetPrepared();
+  abandonSteps();
   // A part that was not taken is computed again. The newest one has the least
   // to lose.
   for (auto &[id, sequence] : sequences)
@@ -236,9 +240,9 @@ bool LlmEngine::takeMessages() {
     held = sequences.size();
     woken.wait(lock, [&] {
       return ending || forgetting || !submitted.empty() || !cancelled.empty() ||
-             !sequences.empty();
+             !sequences.empty() || early;
     });
-    if (sequences.empty()) { // nothing was to be done
+    if (sequences.empty() && !early) { // nothing was to be done
       lastProgress = now();
       lastRun = 0;
     }
@@ -270,52 +274,101 @@ void LlmEngine::whileItRuns() {
   flush();
   publishAll();
   prepare();
+  submitEarly();
+}
+
+Status LlmEngine::submitStep() {
+  started = now();
+  if (lastRun > 0)
+    counters.betweenNanoseconds +=
+        static_cast<uint64_t>((started - lastRun) * 1e9);
+  return submit(current.batch);
+}
+
+Status LlmEngine::submit(const StepBatch &batch) {
+  cache.beginStep();
+  try {
+    Status status = runner->submit(batch);
+    if (!status)
+      cache.endStep();
+    return status;
+  } catch (const std::bad_alloc &) {
+    cache.endStep();
+    throw;
+  }
+}
+
+Status LlmEngine::waitForStep() {
+  Status status = runner->wait();
+  cache.endStep();
+  // Of what was found wrong while the next step was submitted this one is the
+  // reason, or shares it.
+  if (status)
+    status = std::exchange(earlyStatus, success());
+  if (lastRun > 0)
+    counters.idleNanoseconds += runner->gapNanoseconds().value_or(0);
+  lastRun = now();
+  return status;
+}
+
+void LlmEngine::failStep(Error error) {
+  // What the blocks hold now is not known: nothing is published.
+  announce();
+  for (const Part &part : current.parts) {
+    part.sequence->publishable = 0;
+    fail(*part.sequence, error);
+  }
+}
+
+void LlmEngine::abandonSteps() {
+  while (cache.blocks().stepIsRunning())
+    (void)waitForStep();
+  if (std::exchange(early, false))
+    for (Part &part : next.parts)
+      if (part.sequence)
+        part.sequence->preparedPart = -1;
 }
 
 bool LlmEngine::step() {
-  if (sequences.empty())
-    return false;
-  if (speculator.isOn())
-    propose();
-  uint64_t began = threadNanoseconds();
-  bool ready = usePrepared() || decide();
-  if (!ready)
-    return false;
-  counters.prepareNanoseconds += threadNanoseconds() - began;
-  std::vector<Part> &parts = current.parts;
-  bool decodes = std::all_of(parts.begin(), parts.end(),
-                             [](const Part &part) { return part.tokens == 1; });
-  // Who has ended hears of it whatever becomes of this step.
-  if (!posted.empty())
-    flush();
-  double start = now();
-  if (lastRun > 0)
-    counters.betweenNanoseconds +=
-        static_cast<uint64_t>((start - lastRun) * 1e9);
-  Status status;
-  {
-    KvCache::RunningStep noneIsFreed(cache);
-    status = runner->run(current.batch, &meanwhile);
-  }
-  lastRun = now();
-  if (decodes)
-    speculator.learn(static_cast<int32_t>(current.batch.tokens.size()),
-                     lastRun - start);
-  if (!status) {
-    // What the blocks hold now is not known: nothing is published.
-    Error error = status.takeError();
-    announce();
-    for (const Part &part : parts) {
-      part.sequence->publishable = 0;
-      fail(*part.sequence, error);
+  if (early) {
+    useEarly();
+  } else {
+    if (sequences.empty())
+      return false;
+    if (speculator.isOn())
+      propose();
+    uint64_t began = threadNanoseconds();
+    bool ready = usePrepared() || decide();
+    if (!ready)
+      return false;
+    counters.prepareNanoseconds += threadNanoseconds() - began;
+    // Who has ended hears of it whatever becomes of this step.
+    if (!posted.empty())
+      flush();
+    if (Status status = submitStep(); !status) {
+      lastRun = now();
+      failStep(status.takeError());
+      return true;
     }
+  }
+  if (runner->isAsynchronous())
+    whileItRuns();
+  if (Status status = waitForStep(); !status) {
+    failStep(status.takeError());
     return true;
   }
-  try {
-    beginDraws();
-  } catch (const std::bad_alloc &) { // the others are drawn in turn
+  if (speculator.isOn() &&
+      std::all_of(current.parts.begin(), current.parts.end(),
+                  [](const Part &part) { return part.tokens == 1; }))
+    speculator.learn(static_cast<int32_t>(current.batch.tokens.size()),
+                     lastRun - started);
+  if (!early) {
+    try {
+      beginDraws();
+    } catch (const std::bad_alloc &) { // the others are drawn in turn
+    }
   }
-  for (const Part &part : parts) {
+  for (const Part &part : current.parts) {
     uint64_t id = part.sequence->id;
     try {
       take(part);

@@ -3,7 +3,9 @@
 // cancellations into a bounded queue. While a step runs on a device of its own,
 // the thread posts the events of the step before, which another one sends, and
 // prepares the step behind it: sequences may get blocks then, and nothing is
-// freed, admitted or ended.
+// admitted or ended. Where the device knows all that the next step needs, it
+// gets that step at once ("early"). Who ends then leaves it, and its blocks
+// come back behind it.
 #pragma once
 
 #include "serving/engine/DrawAhead.h"
@@ -52,7 +54,7 @@ private:
     friend bool operator==(const Place &, const Place &) = default;
   };
   struct Part {
-    Sequence *sequence;       ///< null: it has ended since
+    Sequence *sequence;       ///< null, in `next`: it has ended since
     Place from;               ///< before the step
     int32_t tokens, proposed; ///< computed; of them, behind its own
     int64_t firstRow, rows;   ///< of the logits
@@ -88,6 +90,14 @@ private:
   bool step();
   /// Fills `current`; false: there is nothing to compute.
   bool decide();
+  /// Gives `current` to the device.
+  Status submitStep();
+  Status submit(const StepBatch &batch);
+  /// Waits for `current`.
+  Status waitForStep();
+  void failStep(Error error);
+  /// Waits for what the device has, of which nothing counts.
+  void abandonSteps();
   /// What is left to do while the device computes.
   void whileItRuns();
   /// Decides the step behind the one that runs, for as much as is known of it:
@@ -98,6 +108,15 @@ private:
   /// much is otherwise than was expected.
   bool usePrepared();
   void forgetPrepared();
+  /// Gives the prepared step to the device behind the one that runs, if that
+  /// leaves nothing to ask the host for.
+  void submitEarly();
+  bool mayRunEarly() const;
+  /// Whether its token is the best one of the row, and nothing else of the row
+  /// is wanted.
+  static bool takesBest(const Sequence &sequence);
+  /// Makes the step that was submitted early the current one.
+  void useEarly();
   /// Where the step that runs leaves the sequence, unless its answer is certain
   /// to end there.
   std::optional<Place> placeBehind(const Sequence &sequence,
@@ -169,11 +188,12 @@ private:
   KvCache cache;
   MaskWorkers masks; ///< before the sequences, which use it
   DrawAhead drawAhead{masks};
-  const std::function<void()> meanwhile = [this] { whileItRuns(); };
   Speculator speculator;
   std::map<uint64_t, std::unique_ptr<Sequence>> sequences; ///< not finished
   Step current, next;
   bool prepared = false;         ///< `next` is
+  bool early = false;            ///< `next` was submitted behind `current`
+  Status earlyStatus;            ///< an error of that
   size_t preparedSequences = 0;  ///< that there were then
   bool preparedWaiting = false;  ///< some of them did not run
   std::vector<Sequence *> drawn; ///< in this step, not settled
@@ -183,6 +203,7 @@ private:
   std::chrono::steady_clock::time_point soonest = ///< no deadline is before
       std::chrono::steady_clock::time_point::max();
   double lastRun = 0; ///< when it ended; 0: nothing was to be done since
+  double started = 0; ///< the current step
   std::vector<EventSender::Item> posted; ///< never more than `sender` takes
   EventSender sender;
 

@@ -202,6 +202,8 @@ Expected<Token> LlmEngine::tokenOf(Sequence &sequence, int64_t row,
     auto best = runner->best(row);
     return Token{best->token, request.topLogprobs == 0 ? best->logprob : 0, {}};
   }
+  if (early) // whose best is no number, and the row is not there any more
+    return notFiniteError();
   ASSIGN_OR_RETURN(std::span<float> logits, runner->logits(row, 1));
   return sampleToken(logits, request.sampling, sequence.counts,
                      static_cast<uint64_t>(sequence.length()),
@@ -275,8 +277,7 @@ bool LlmEngine::jump(Sequence &sequence, int64_t row,
     return false;
   }
   if (!*finite) {
-    finish(sequence, FinishReason::error,
-           userError("the model gave logits that are not finite", "logits"));
+    finish(sequence, FinishReason::error, notFiniteError());
     return false;
   }
   mayPublish(sequence);
@@ -318,18 +319,22 @@ void LlmEngine::mayPublish(Sequence &sequence) {
 void LlmEngine::publish(Sequence &sequence) {
   std::vector<int32_t> before;
   size_t published = sequence.blocks.nodes.size();
+  // Those that are published already stay.
   if (sequence.drafted > 0)
-    before = sequence.blocks.blocks;
+    before.assign(sequence.blocks.blocks.begin() +
+                      static_cast<std::ptrdiff_t>(published),
+                  sequence.blocks.blocks.end());
   auto known = std::span(sequence.tokens)
                    .first(static_cast<size_t>(sequence.publishable));
   KvCache::Published result = cache.publish(known, sequence.blocks);
   sequence.publishWaits = result == KvCache::Published::waits;
   sequence.movedBlocks |= result == KvCache::Published::moved;
   // Another sequence's block need not have the draft model's keys.
-  for (size_t i = published; i < before.size(); ++i)
-    if (before[i] != sequence.blocks.blocks[i]) {
-      sequence.drafted = std::min(sequence.drafted, static_cast<int32_t>(i) *
-                                                        settings.blockTokens);
+  for (size_t i = 0; i < before.size(); ++i)
+    if (before[i] != sequence.blocks.blocks[published + i]) {
+      sequence.drafted =
+          std::min(sequence.drafted,
+                   static_cast<int32_t>(published + i) * settings.blockTokens);
       break;
     }
 }

@@ -202,8 +202,10 @@ bool LlmEngine::decideNext() {
   // By the sequences' numbers, as `view` goes through them.
   std::vector<const Part *> running;
   running.reserve(current.parts.size());
-  for (const Part &part : current.parts)
+  for (const Part &part : current.parts) {
+    part.sequence->row = part.ends() ? part.nextRow() : -1;
     running.push_back(&part);
+  }
   auto before = [](const Part *part, uint64_t id) {
     return part->sequence->id < id;
   };
@@ -236,6 +238,61 @@ bool LlmEngine::decideNext() {
       std::any_of(sequences.begin(), sequences.end(),
                   [](const auto &entry) { return !entry.second->running; });
   return true;
+}
+
+bool LlmEngine::takesBest(const Sequence &sequence) {
+  return !sequence.grammar && sequence.request.topLogprobs <= 0 &&
+         drawsBest(sequence.request.sampling);
+}
+
+bool LlmEngine::mayRunEarly() const {
+  // The logits of the step that runs are gone when the next one begins.
+  auto leavesNone = [](const Part &part) {
+    const Sequence &sequence = *part.sequence;
+    return part.proposed == 0 && !sequence.request.promptLogprobs &&
+           (!part.ends() || takesBest(sequence));
+  };
+  return prepared && runner->isAsynchronous() && runner->knowsBest() &&
+         std::all_of(current.parts.begin(), current.parts.end(), leavesNone);
+}
+
+void LlmEngine::submitEarly() {
+  if (!mayRunEarly())
+    return;
+  for (const Part &part : next.parts)
+    if (part.unknown >= 0)
+      next.batch.source[static_cast<size_t>(part.unknown)] =
+          static_cast<int32_t>(part.sequence->row);
+  try {
+    earlyStatus = submit(next.batch);
+  } catch (const std::bad_alloc &) { // there may be memory between two steps
+    return forgetPrepared();
+  }
+  if (!earlyStatus)
+    return forgetPrepared();
+  if (settings.record)
+    settings.record->write(next.state, next.decision);
+  prepared = false;
+  early = true;
+  ++counters.preparedSteps;
+  ++counters.earlySteps;
+}
+
+void LlmEngine::useEarly() {
+  std::swap(current, next);
+  early = false;
+  started = lastRun;
+  std::erase_if(current.parts, [&](const Part &part) {
+    Sequence *sequence = part.sequence;
+    if (sequence) {
+      sequence->preparedPart = -1;
+      // Always so; what is computed for another place is another's text.
+      if (part.from == Place{sequence->computed, sequence->length()})
+        return false;
+    }
+    counters.discardedTokens += static_cast<uint64_t>(part.tokens);
+    return true;
+  });
 }
 
 void LlmEngine::forgetPrepared() {

@@ -218,8 +218,10 @@ Expected<LoadedDecoder> loadDecoder(const std::shared_ptr<Device> &device,
   DecoderForm form;
   form.blockTokens = options.blockTokens;
   // Where logits would have to be fetched.
-  made.bestTokens = form.bestTokens = form.weightInputs =
-      !device->addressesHost();
+  form.weightInputs = !device->addressesHost();
+  // And where the next step reads the tokens.
+  made.bestTokens = form.bestTokens =
+      form.weightInputs || device->isAsynchronous();
   bool integers = options.dtype == DType::i8 || options.dtype == DType::i4;
   if (isGpu(options.target))
     form.pools = integers ? DType::bf16 : options.dtype;

@@ -12,7 +12,7 @@ namespace knapper::serving {
 
 void StepBatch::clear() {
   for (auto *list :
-       {&tokens, &position, &sequence, &block, &offset, &rows, &table})
+       {&tokens, &position, &sequence, &block, &offset, &rows, &table, &source})
     list->clear();
   sequences = blocks = 0;
 }
@@ -24,6 +24,7 @@ void StepBatch::add(int32_t token, int32_t place, int32_t row, int32_t itsBlock,
   sequence.push_back(row);
   block.push_back(itsBlock);
   offset.push_back(itsOffset);
+  source.push_back(-1);
 }
 
 void StepBatch::setTable(std::span<const std::vector<int32_t> *const> lists) {
@@ -59,6 +60,13 @@ ModelRunner::create(std::shared_ptr<Module> module,
   runner->weights = std::move(weights);
   runner->apart = !runner->device->addressesHost();
   TRY(runner->allocate());
+  // What no queue takes computes in the memory of its caller.
+  if (runner->device->isAsynchronous()) {
+    ASSIGN_OR_RETURN(runner->steps, StepQueue::create(runner->device));
+    if (!bestTokens)
+      return internalError("does not say its best tokens",
+                           "the program of a device that computes beside");
+  }
   return runner;
 }
 
@@ -105,6 +113,7 @@ const StepBatch &ModelRunner::rounded(const StepBatch &batch) {
   padded.sequence.resize(tokens, 0);
   padded.block.resize(tokens, static_cast<int32_t>(numBlocks - 1));
   padded.offset.resize(tokens, 0);
+  padded.source.resize(tokens, -1);
   padded.rows.resize(roundedSize(batch.rows.size()), batch.rows.back());
   padded.sequences =
       static_cast<int64_t>(roundedSize(static_cast<size_t>(batch.sequences)));
@@ -116,53 +125,54 @@ Status ModelRunner::reserveLogits(int64_t rows) {
   auto bytes = static_cast<uint64_t>(rows * vocabulary) * sizeof(float);
   if (deviceLogits && deviceLogits->bytes() >= bytes)
     return success();
+  TRY(steps->finish()); // the device may write the old ones
   deviceLogits.reset();
   ASSIGN_OR_RETURN(deviceLogits, device->allocate(bytes, MemoryKind::device));
   return success();
 }
 
-Status ModelRunner::run(const StepBatch &given,
-                        const std::function<void()> *meanwhile) {
-  fetchedRows.clear();
-  const StepBatch &batch = rounded(given);
+Status ModelRunner::runProgram(const StepBatch &batch,
+                               std::span<const int32_t *const> numbers,
+                               float *logits, const RunOptions &options) {
   auto count = static_cast<int64_t>(batch.tokens.size()),
-       rows = static_cast<int64_t>(batch.rows.size());
-  std::array<int64_t, 1> countShape{count}, rowShape{rows};
+       rows = static_cast<int64_t>(batch.rows.size()),
+       drawn = steps ? steps->capacity() : rows;
+  std::array<int64_t, 1> countShape{count}, rowShape{rows}, drawnShape{drawn};
   std::array<int64_t, 2> tableShape{batch.sequences, batch.blocks},
       logitShape{rows, vocabulary};
   std::array<int64_t, 4> poolShape{numBlocks, shape.keyHeads, shape.blockTokens,
                                    shape.headWidth};
-  auto numbers = [](const std::vector<int32_t> &list,
-                    std::span<const int64_t> dims) {
-    // The program only reads its inputs; the type of a tensor is for both.
-    return knapper_tensor{const_cast<int32_t *>(list.data()),
-                          list.size() * sizeof(int32_t), KNAPPER_I32,
-                          static_cast<int32_t>(dims.size()), dims.data()};
-  };
   std::vector<knapper_tensor> inputs, outputs;
-  for (const auto *list : {&batch.tokens, &batch.position, &batch.sequence,
-                           &batch.block, &batch.offset})
-    inputs.push_back(numbers(*list, countShape));
-  inputs.push_back(numbers(batch.table, tableShape));
-  inputs.push_back(numbers(batch.rows, rowShape));
-  float *logits = nullptr;
-  if (apart) {
-    TRY(reserveLogits(rows));
-    logits = static_cast<float *>(deviceLogits->address());
-  } else {
-    hostLogits.resize(static_cast<size_t>(rows * vocabulary));
-    logits = hostLogits.data();
-  }
+  auto add = [&](std::span<const int64_t> dims) {
+    size_t size = 1;
+    for (int64_t dim : dims)
+      size *= static_cast<size_t>(dim);
+    // The program only reads its inputs; the type of a tensor is for both.
+    inputs.push_back({const_cast<int32_t *>(numbers[inputs.size()]),
+                      size * sizeof(int32_t), KNAPPER_I32,
+                      static_cast<int32_t>(dims.size()), dims.data()});
+  };
+  for (int i = 0; i < 5; ++i)
+    add(countShape);
+  add(tableShape);
+  add(rowShape);
   outputs.push_back({logits,
                      static_cast<size_t>(rows * vocabulary) * sizeof(float),
                      KNAPPER_F32, 2, logitShape.data()});
   if (bestTokens) {
-    bestIds.resize(static_cast<size_t>(rows));
-    bestLogprobs.resize(static_cast<size_t>(rows));
-    outputs.push_back({bestIds.data(), bestIds.size() * sizeof(int64_t),
-                       KNAPPER_I64, 1, rowShape.data()});
-    outputs.push_back({bestLogprobs.data(), bestLogprobs.size() * sizeof(float),
-                       KNAPPER_F32, 1, rowShape.data()});
+    auto size = static_cast<size_t>(rows);
+    add(countShape);
+    bestIds.resize(steps ? 0 : size);
+    bestLogprobs.resize(steps ? 0 : size);
+    // Without a queue no token has a source.
+    inputs.push_back({steps ? steps->drawn() : bestIds.data(),
+                      static_cast<size_t>(drawn) * sizeof(int64_t), KNAPPER_I64,
+                      1, drawnShape.data()});
+    outputs.push_back({steps ? steps->best() : bestIds.data(),
+                       size * sizeof(int64_t), KNAPPER_I64, 1,
+                       rowShape.data()});
+    outputs.push_back({steps ? steps->logprobs() : bestLogprobs.data(),
+                       size * sizeof(float), KNAPPER_F32, 1, rowShape.data()});
   }
   size_t bytes = memoryBytes / static_cast<size_t>(2 * shape.layers);
   for (int64_t i = 0; i < 2 * shape.layers; ++i) {
@@ -175,21 +185,78 @@ Status ModelRunner::run(const StepBatch &given,
   if (weights)
     inputs.insert(inputs.end(), weights->tensors().begin(),
                   weights->tensors().end());
-  RunOptions options;
-  if (isAsynchronous())
-    options.meanwhile = meanwhile;
-  std::array<std::span<const std::byte>, 3> own;
-  if (apart) {
-    own[0] = {static_cast<const std::byte *>(memory), memoryBytes};
-    own[1] = {reinterpret_cast<const std::byte *>(logits),
-              deviceLogits->bytes()};
-    if (weights)
-      own[2] = weights->memory();
-    options.deviceMemory = own;
-  }
   Status status = module->run(inputs, outputs, result, options);
   wishHugePages();
   return status;
+}
+
+Status ModelRunner::submit(const StepBatch &given) {
+  fetchedRows.clear();
+  const StepBatch &batch = rounded(given);
+  if (steps) {
+    // Of a step that is not submitted nothing is left on the device.
+    auto leaveNone = [&] { (void)steps->finish(); };
+    try {
+      Status status = submitQueued(batch);
+      if (!status)
+        leaveNone();
+      return status;
+    } catch (const std::bad_alloc &) {
+      leaveNone();
+      throw;
+    }
+  }
+  hostLogits.resize(batch.rows.size() * static_cast<size_t>(vocabulary));
+  std::array<const int32_t *, 7> numbers{
+      batch.tokens.data(), batch.position.data(), batch.sequence.data(),
+      batch.block.data(),  batch.offset.data(),   batch.table.data(),
+      batch.rows.data()};
+  return runProgram(batch, numbers, hostLogits.data(), {});
+}
+
+Status ModelRunner::submitQueued(const StepBatch &batch) {
+  auto rows = static_cast<int64_t>(batch.rows.size());
+  auto count = static_cast<size_t>(rows * vocabulary);
+  float *logits = nullptr;
+  if (apart) {
+    TRY(reserveLogits(rows));
+    logits = static_cast<float *>(deviceLogits->address());
+  } else {
+    if (hostLogits.size() < count) {
+      TRY(steps->finish());
+      hostLogits.resize(count);
+    }
+    logits = hostLogits.data();
+  }
+  std::array<const std::vector<int32_t> *, 8> lists{
+      &batch.tokens, &batch.position, &batch.sequence, &batch.block,
+      &batch.offset, &batch.table,    &batch.rows,     &batch.source};
+  TRY(steps->begin(lists, rows));
+  std::array<const int32_t *, 8> numbers;
+  for (size_t i = 0; i < numbers.size(); ++i)
+    numbers[i] = static_cast<const int32_t *>(steps->list(i));
+  RunOptions options;
+  options.stream = steps->stream();
+  std::array<std::span<const std::byte>, 5> own;
+  if (apart) {
+    auto [given, results] = steps->memory();
+    own = {std::span(static_cast<const std::byte *>(memory), memoryBytes),
+           std::span(reinterpret_cast<const std::byte *>(logits),
+                     deviceLogits->bytes()),
+           given, results};
+    if (weights)
+      own[4] = weights->memory();
+    options.deviceMemory = own;
+  }
+  Status status = runProgram(batch, numbers, logits, options);
+  return status ? steps->end() : std::move(status);
+}
+
+Status ModelRunner::wait() {
+  if (!steps)
+    return success();
+  TRY(steps->wait());
+  return module->checkStreams();
 }
 
 Status ModelRunner::fetch(std::span<const int64_t> rows) {
@@ -269,6 +336,9 @@ std::optional<ModelRunner::Best> ModelRunner::best(int64_t row) const {
   if (!bestTokens)
     return std::nullopt;
   auto at = static_cast<size_t>(row);
+  if (steps)
+    return Best{static_cast<int32_t>(steps->bestToken(at)),
+                steps->bestLogprob(at)};
   return Best{static_cast<int32_t>(bestIds[at]), bestLogprobs[at]};
 }
 

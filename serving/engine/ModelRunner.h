@@ -10,12 +10,15 @@
 
 #include "serving/engine/DeviceSampler.h"
 #include "serving/engine/DeviceWeights.h"
+#include "serving/engine/StepQueue.h"
 
 namespace knapper::serving {
 
 /// The numbers of one step. See serving/models/DecoderBuilder.h.
 struct StepBatch {
   std::vector<int32_t> tokens, position, sequence, block, offset, rows;
+  /// Of each token: -1, or the row of the step before whose best token it is.
+  std::vector<int32_t> source;
   std::vector<int32_t> table; ///< [sequences, blocks]
   int64_t sequences = 0, blocks = 0;
   void clear();
@@ -47,11 +50,22 @@ public:
          bool bestTokens, std::unique_ptr<DeviceWeights> weights = nullptr);
   ~ModelRunner();
 
-  /// Computes the step. `meanwhile` is called while the device does, if it does
-  /// so beside the caller (`isAsynchronous`), and throws nothing.
-  Status run(const StepBatch &batch,
-             const std::function<void()> *meanwhile = nullptr);
-  bool isAsynchronous() const { return device->isAsynchronous(); }
+  /// Computes the step.
+  Status run(const StepBatch &batch) {
+    TRY(submit(batch));
+    return wait();
+  }
+  /// Gives the step to the device, behind those that it has: up to
+  /// StepQueue::kMostSteps. Logits, rows and best tokens are those of the step
+  /// that was waited for last, but logits only until the next is submitted. One
+  /// that is not `isAsynchronous` has computed the step when this returns.
+  Status submit(const StepBatch &batch);
+  Status wait();
+  bool isAsynchronous() const { return steps != nullptr; }
+  /// How long the device waited for the last step, where it knows.
+  std::optional<uint64_t> gapNanoseconds() const {
+    return steps ? steps->gapNanoseconds() : std::nullopt;
+  }
   /// Copies the logits of these rows of the step, in ascending order, to the
   /// host, where the device has memory of its own.
   Status fetch(std::span<const int64_t> rows);
@@ -65,6 +79,7 @@ public:
     float logprob;
   };
   std::optional<Best> best(int64_t row) const;
+  bool knowsBest() const { return bestTokens; }
   /// What the device says of rows of the step, where it has a sampler.
   Expected<std::span<const RowSummary>>
   summarise(std::span<const DeviceSampler::Draw> draws);
@@ -79,6 +94,11 @@ public:
 private:
   ModelRunner() = default;
   Status allocate();
+  Status submitQueued(const StepBatch &batch);
+  /// The program over `numbers`, in the order of its inputs.
+  Status runProgram(const StepBatch &batch,
+                    std::span<const int32_t *const> numbers, float *logits,
+                    const RunOptions &options);
   /// The batch in sizes that come again and again.
   const StepBatch &rounded(const StepBatch &batch);
   Status reserveLogits(int64_t rows);
@@ -98,6 +118,7 @@ private:
   std::unique_ptr<DeviceSampler> sampler;
   std::unique_ptr<DeviceBuffer> pools, deviceLogits;
   std::unique_ptr<DeviceQueue> queue; ///< that fetches logits
+  std::unique_ptr<StepQueue> steps;   ///< null: a step runs in its submission
   StepBatch padded;
   std::vector<float> hostLogits, bestLogprobs;
   std::unique_ptr<DeviceBuffer> fetchedLogits; ///< of the host's memory

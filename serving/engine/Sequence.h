@@ -29,6 +29,8 @@ struct Sequence {
   bool movedBlocks = false;
   /// Its part of the step that is prepared; -1: none.
   int32_t preparedPart = -1;
+  /// Of the logits of the step that runs, where it draws from them.
+  int64_t row = -1;
   /// Drawn in this step; sent when it is known whether the text goes on.
   std::vector<Token> unsent;
   Request request;

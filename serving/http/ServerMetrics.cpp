@@ -89,13 +89,22 @@ std::string ServerMetrics::text(const EngineStatistics &engine,
   count("knapper_engine_prepared_steps_total",
         "Steps that were decided while the step before them ran.",
         engine.preparedSteps);
+  count("knapper_engine_early_steps_total",
+        "Of them, those that the device had before the step before them ended.",
+        engine.earlySteps);
+  count("knapper_engine_discarded_tokens_total",
+        "Tokens that such steps computed for requests that had ended.",
+        engine.discardedTokens);
   add("knapper_engine_prepare_seconds_total",
       "Processor time in which steps were decided and written down.", "counter",
       static_cast<double>(engine.prepareNanoseconds) * 1e-9);
   add("knapper_engine_between_steps_seconds_total",
       "Time from the end of a step on the device to the next one that was to "
-      "be done.",
+      "be done and that the device did not have yet.",
       "counter", static_cast<double>(engine.betweenNanoseconds) * 1e-9);
+  add("knapper_engine_device_idle_seconds_total",
+      "Time between two steps by the clock of the device, where it has one.",
+      "counter", static_cast<double>(engine.idleNanoseconds) * 1e-9);
   count("knapper_engine_prompt_tokens_total", "Prompt tokens computed.",
         engine.promptTokens);
   count("knapper_engine_cached_tokens_total",

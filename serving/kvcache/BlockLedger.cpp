@@ -91,14 +91,14 @@ bool BlockLedger::retain(int32_t block) {
   return true;
 }
 
-bool BlockLedger::release(int32_t block) {
+bool BlockLedger::release(int32_t block, uint64_t step) {
   Entry *entry = at(block);
   if (entry && entry->state == State::quarantined)
     return false; // its fault is counted
   if (!entry || entry->state != State::owned || entry->owners < 1)
     return fault(block);
   note(block);
-  if (--entry->owners == 0 && stepRuns)
+  if (--entry->owners == 0 && step > finished)
     return fault(block);
   if (entry->owners == 0)
     become(block, entry->published ? State::cached : State::free);

@@ -33,13 +33,17 @@ public:
   std::optional<int32_t> take();
   /// One owner more of an owned or cached block.
   bool retain(int32_t block);
-  /// One owner less. The last one may not go while a step runs, which may
-  /// still write the block.
-  bool release(int32_t block);
-  /// Around each step of the device.
-  void beginStep() { stepRuns = true; }
-  void endStep() { stepRuns = false; }
-  bool stepIsRunning() const { return stepRuns; }
+  /// One owner less. The last one may not go before all steps up to number
+  /// `step`, which may write the block, have run.
+  bool release(int32_t block, uint64_t step);
+  bool release(int32_t block) { return release(block, submitted); }
+  /// Around each step of the device, which takes them in order: it may have the
+  /// next one before the last has run.
+  void beginStep() { ++submitted; }
+  void endStep() { ++finished; }
+  bool stepIsRunning() const { return submitted != finished; }
+  uint64_t stepsSubmitted() const { return submitted; }
+  uint64_t stepsFinished() const { return finished; }
   /// An owned block enters the prefix cache.
   bool publish(int32_t block);
   /// A block leaves the prefix cache.
@@ -67,7 +71,7 @@ private:
   std::vector<Entry> entries;
   std::vector<int32_t> freeList, changes;
   int32_t cachedCount = 0, ownedCount = 0, quarantinedCount = 0;
-  bool stepRuns = false;
+  uint64_t submitted = 0, finished = 0; ///< steps
   uint64_t faultCount = 0;
 };
 

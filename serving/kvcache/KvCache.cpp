@@ -1,6 +1,7 @@
 #include "serving/kvcache/KvCache.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace knapper::serving {
 
@@ -92,9 +93,25 @@ KvCache::Published KvCache::publish(std::span<const int32_t> tokens,
 }
 
 void KvCache::release(BlockList &list) {
+  if (list.blocks.empty())
+    return;
+  if (!ledger.stepIsRunning())
+    return giveBack(list, ledger.stepsSubmitted());
+  returning.push_back({std::exchange(list, {}), ledger.stepsSubmitted()});
+}
+
+void KvCache::endStep() {
+  ledger.endStep();
+  auto end = returning.begin();
+  for (; end != returning.end() && end->step <= ledger.stepsFinished(); ++end)
+    giveBack(end->list, end->step);
+  returning.erase(returning.begin(), end);
+}
+
+void KvCache::giveBack(BlockList &list, uint64_t step) {
   // From the end: what follows a block is evicted before it.
   for (size_t i = list.blocks.size(); i-- > 0;) {
-    ledger.release(list.blocks[i]);
+    ledger.release(list.blocks[i], step);
     if (i < list.nodes.size())
       trie.drop(list.nodes[i], ++clock);
   }

@@ -43,21 +43,14 @@ public:
   };
   /// Enters the full blocks of these tokens, whose keys are all computed.
   Published publish(std::span<const int32_t> tokens, BlockList &list);
+  /// At once, or, while steps run that were submitted so far, once they have
+  /// run. Keeps up to `reserveReturns` lists without allocating.
   void release(BlockList &list);
+  void reserveReturns(size_t lists) { returning.reserve(lists); }
 
-  /// While a step runs: see BlockLedger::release.
-  class RunningStep {
-  public:
-    explicit RunningStep(KvCache &cache) : ledger(cache.ledger) {
-      ledger.beginStep();
-    }
-    RunningStep(const RunningStep &) = delete;
-    RunningStep &operator=(const RunningStep &) = delete;
-    ~RunningStep() { ledger.endStep(); }
-
-  private:
-    BlockLedger &ledger;
-  };
+  /// Around each step of the device: see BlockLedger::beginStep.
+  void beginStep() { ledger.beginStep(); }
+  void endStep();
   /// See BlockLedger::check.
   std::vector<int32_t> check() { return ledger.check(); }
   const BlockLedger &blocks() const { return ledger; }
@@ -67,8 +60,16 @@ private:
     return tokens == 0 ? 0 : (tokens - 1) / static_cast<size_t>(blockTokens);
   }
 
+  /// Of a sequence that has ended while a step ran that may write its blocks.
+  struct Returning {
+    BlockList list;
+    uint64_t step; ///< the last one that may
+  };
+  void giveBack(BlockList &list, uint64_t step);
+
   BlockLedger ledger;
   PrefixTrie trie;
+  std::vector<Returning> returning; ///< oldest first
   int32_t blockTokens;
   bool prefixes;
   uint64_t clock = 0;

@@ -99,11 +99,10 @@ TEST(KvCache, TwoThatComputeTheSameEndWithOneBlock) {
   ASSERT_TRUE(cache.grow(first, 2) && cache.grow(second, 2));
   EXPECT_EQ(cache.publish(tokens, first), KvCache::Published::unmoved);
   int32_t own = second.blocks[0];
-  {
-    KvCache::RunningStep noneIsFreed(cache);
-    EXPECT_EQ(cache.publish(tokens, second), KvCache::Published::waits);
-    EXPECT_EQ(second.blocks[0], own) << "the step may read it";
-  }
+  cache.beginStep();
+  EXPECT_EQ(cache.publish(tokens, second), KvCache::Published::waits);
+  EXPECT_EQ(second.blocks[0], own) << "the step may read it";
+  cache.endStep();
   EXPECT_EQ(cache.publish(tokens, second), KvCache::Published::moved);
   EXPECT_EQ(first.blocks[0], second.blocks[0]);
   EXPECT_EQ(cache.available(), 8 - 3);
@@ -111,6 +110,33 @@ TEST(KvCache, TwoThatComputeTheSameEndWithOneBlock) {
   cache.release(second);
   EXPECT_EQ(cache.available(), 8);
   EXPECT_EQ(cache.blocks().faults(), 0u);
+}
+
+TEST(KvCache, WhatASubmittedStepMayWriteComesBackBehindIt) {
+  KvCache cache(8, 16, true);
+  cache.reserveReturns(4);
+  BlockList first, second, third;
+  ASSERT_TRUE(cache.grow(first, 2) && cache.grow(second, 3) &&
+              cache.grow(third, 1));
+  cache.publish(line(17), first);
+  cache.beginStep();
+  cache.beginStep(); // the device has two
+  cache.release(first);
+  EXPECT_TRUE(first.blocks.empty());
+  cache.endStep();
+  EXPECT_EQ(cache.available(), 2) << "the second may write them";
+  cache.beginStep();
+  cache.release(second);
+  cache.endStep();
+  EXPECT_EQ(cache.available(), 4) << "the third has none of the first's";
+  EXPECT_EQ(cache.blocks().numCached(), 1);
+  cache.endStep();
+  EXPECT_EQ(cache.available(), 7);
+  cache.release(third);
+  EXPECT_EQ(cache.available(), 8);
+  EXPECT_EQ(cache.look(line(17)).blocks, 1);
+  EXPECT_EQ(cache.blocks().faults(), 0u);
+  EXPECT_TRUE(cache.check().empty());
 }
 
 TEST(KvCache, EvictsWhatWasUsedLongestAgoAndItsEndFirst) {

@@ -143,10 +143,22 @@ Value DecoderBuilder::activate(Value x) {
   return {};
 }
 
+Value DecoderBuilder::readTokens() {
+  if (!form.bestTokens)
+    return tokens;
+  Value none = splatLike(0, source);
+  Value known = convert(
+      make<ts::GatherOp>(drawn, make<ts::MaxOp>(source, none), uint64_t(0)),
+      b.getI32Type());
+  if (failed())
+    return {};
+  return select(compare(ts::ComparePredicate::lt, source, none), tokens, known);
+}
+
 Value DecoderBuilder::embed() {
   Value x = make<ts::GatherOp>(
-      weight(config.names.embedding, {config.vocabulary, config.width}), tokens,
-      uint64_t(0));
+      weight(config.names.embedding, {config.vocabulary, config.width}),
+      readTokens(), uint64_t(0));
   if (failed())
     return {};
   if (config.embeddingScale != 1)
@@ -289,6 +301,10 @@ Status DecoderBuilder::build(ModuleOp module) {
     argument(name, {count}, number);
   argument("table", {sequences, blocks}, number);
   argument("rows", {wanted}, number);
+  if (form.bestTokens) {
+    argument("source", {count}, number);
+    argument("drawn", {symbol("drawn")}, b.getI64Type());
+  }
   Dims poolDims{pool, dim(config.keyHeads), dim(form.blockTokens),
                 dim(config.headWidth)};
   for (int64_t i = 0; i < config.layers; ++i) {
@@ -300,12 +316,13 @@ Status DecoderBuilder::build(ModuleOp module) {
       func::FuncOp::create(b, loc, "main", b.getFunctionType(types, {}));
   Block *body = main.addEntryBlock();
   b.setInsertionPointToEnd(body);
-  Value *numbers[] = {&tokens, &position, &sequence, &block,
-                      &offset, &table,    &rows};
+  SmallVector<Value *> numbers{&tokens, &position, &sequence, &block,
+                               &offset, &table,    &rows};
+  if (form.bestTokens)
+    numbers.append({&source, &drawn});
   for (auto [i, input] : llvm::enumerate(numbers))
     *input = body->getArgument(i);
-  llvm::append_range(pools,
-                     body->getArguments().drop_front(std::size(numbers)));
+  llvm::append_range(pools, body->getArguments().drop_front(numbers.size()));
   if (config.position == PositionKind::rope) {
     angles = makeAngles(config.rope);
     if (config.windowRope)
@@ -354,7 +371,7 @@ Status DecoderBuilder::build(ModuleOp module) {
   for (auto [i, name] : llvm::enumerate(names))
     main.setArgAttr(i, "ts.name", b.getStringAttr(name));
   for (size_t i = 0; i < pools.size(); ++i)
-    resultNames.push_back("new_" + names[std::size(numbers) + i]);
+    resultNames.push_back("new_" + names[numbers.size() + i]);
   for (auto [i, name] : llvm::enumerate(resultNames))
     main.setResultAttr(i, "ts.name", b.getStringAttr(name));
   module->setAttr("ts.symbols", shared.symbolsAttr());

@@ -9,10 +9,14 @@
 //   made keys.L, values.L [N, G, P, D]  the pools of layer L, then the weights
 //   where they are inputs (DecoderForm.h)
 //
+// With `bestTokens` there are also, before the pools, source [T] and drawn [S]
+// i64: where source is not -1 it is the place in `drawn` of the token that is
+// read. A step can so follow one whose tokens the host does not know.
+//
 // Outputs: logits [R, vocabulary] f32, where asked for the best token of each
 // row (i64) and its log-probability (f32), then the pools, which the program
-// may be given the inputs' own memory for. T, B, M, R and N are symbols. No two
-// tokens have one place of a block.
+// may be given the inputs' own memory for. T, B, M, R, S and N are symbols. No
+// two tokens have one place of a block.
 //
 //===----------------------------------------------------------------------===//
 #pragma once
@@ -62,6 +66,8 @@ private:
   /// What passes through memory from kernel to kernel, in the pools' type: to
   /// widen what was narrowed would leave it wide.
   mlir::Value stored(mlir::Value x);
+  /// What is read: the given tokens, or those of `drawn`.
+  mlir::Value readTokens();
   mlir::Value embed();
   mlir::Value attention(mlir::Value x);
   mlir::Value mlp(mlir::Value x);
@@ -80,7 +86,8 @@ private:
   DecoderForm form;
   mlir::Type poolType;
   ts::Dim count; ///< of tokens
-  mlir::Value tokens, position, sequence, block, offset, table, rows;
+  mlir::Value tokens, position, sequence, block, offset, table, rows, source,
+      drawn;
   llvm::SmallVector<mlir::Value> pools; ///< keys, values of each layer
   Angles angles, windowAngles;
   int64_t layer = 0;

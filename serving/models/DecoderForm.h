@@ -13,7 +13,7 @@ namespace knapper::serving {
 struct DecoderForm {
   int64_t blockTokens = 16;
   DType pools = DType::f32; ///< or bf16: what attention multiplies
-  bool bestTokens = false;
+  bool bestTokens = false;  ///< results, and tokens that are read
   /// On: weights are the program's last inputs, of the pools' type, so that one
   /// program serves all weights of a configuration. Off: they are constants of
   /// the program.

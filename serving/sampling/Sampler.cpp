@@ -184,19 +184,20 @@ bool drawsBest(const SamplingOptions &options) {
          options.bias.empty();
 }
 
+Error notFiniteError() {
+  return userError("the model gave logits that are not finite", "logits",
+                   "check the weights: sums in float32 overflow, or a weight "
+                   "is NaN");
+}
+
 Expected<Token> sampleToken(std::span<float> logits,
                             const SamplingOptions &options,
                             const TokenCounts &counts, uint64_t position,
                             int32_t topLogprobs,
                             std::span<const uint32_t> allowed) {
-  auto broken = [] {
-    return userError("the model gave logits that are not finite", "logits",
-                     "check the weights: sums in float32 overflow, or a weight "
-                     "is NaN");
-  };
   float largest = largestOf(logits);
   if (!(largest > kNever))
-    return broken();
+    return notFiniteError();
   Token token;
   double all = 0;
   std::vector<float> given;
@@ -216,7 +217,7 @@ Expected<Token> sampleToken(std::span<float> logits,
   if (changed || !allowed.empty())
     largest = largestOf(logits);
   if (!(largest > kNever))
-    return broken();
+    return notFiniteError();
   size_t place = options.temperature <= 0
                      ? greedy(logits, largest)
                      : drawPlace(logits, options, largest, position);

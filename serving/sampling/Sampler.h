@@ -23,6 +23,9 @@ Expected<Token> sampleToken(std::span<float> logits,
                             int32_t topLogprobs,
                             std::span<const uint32_t> allowed = {});
 
+/// Of logits from which none can be.
+Error notFiniteError();
+
 /// Whether a token could be drawn: no NaN, no +inf, and not all are -inf.
 bool areFinite(std::span<const float> logits);
 

@@ -36,7 +36,8 @@ def replace(path, text):
 
 
 class Campaign:
-    def __init__(self, folder):
+    def __init__(self, folder, first=0):
+        self.first = first
         folder.mkdir(parents=True, exist_ok=True)
         self.state_file, self.differences = folder / "state.json", folder / "differences.jsonl"
         self.state = json.loads(self.state_file.read_text()) if self.state_file.exists() else {}
@@ -57,7 +58,7 @@ class Campaign:
 
     def round_of(self, name):
         """The number of the next round of this name."""
-        return self.state.setdefault(name, dict(rounds=0, cases=0, differences=0))["rounds"]
+        return self.state.setdefault(name, dict(rounds=self.first, cases=0, differences=0))["rounds"]
 
     def done(self, name, cases, differences):
         entry = self.state[name]
@@ -174,8 +175,9 @@ def main():
     parser.add_argument("folder", type=Path)
     parser.add_argument("files", nargs="*")
     parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--first", type=int, default=0, help="the first round of what is new, whose number is its seed: others draw others")
     given = parser.parse_args()
-    campaign, until = Campaign(given.folder), time.time() + given.seconds
+    campaign, until = Campaign(given.folder, given.first), time.time() + given.seconds
     if given.what == "tokenizers":
         tokenizers(campaign, given.files, until)
     else:

@@ -10,8 +10,9 @@
 // [[request, ...], ...]}; a group's requests are submitted together, the next
 // group when all of them have ended. A request: {prompt, max_tokens,
 // temperature, seed, top_logprobs, prompt_logprobs, ignore_eos, stop_tokens,
-// cancel, speculate, timeout (milliseconds), hang_at}. hang_at: the device
-// hangs when the request's token of this number is sent.
+// cancel, speculate, timeout (milliseconds), hang_at, lose_at}. hang_at,
+// lose_at: the device hangs or is lost when the request's token of this number
+// is sent.
 //
 // "fail_every": [N, ...], of each group: every Nth allocation of the engine's
 // thread fails (0: none).
@@ -299,14 +300,17 @@ int run(const char *folder, const char *path) {
         std::lock_guard lock(answers.mutex);
         ++answers.open;
       }
-      // A group with `hang_at` is the last one: nothing waits for the next
+      // A group with one of them is the last one: nothing waits for the next
       // engine.
-      auto left = json.value("hang_at", int64_t(0));
-      auto sink = [&, left, its = device](Event event) mutable {
+      auto left = json.value("hang_at", int64_t(0)),
+           lost = json.value("lose_at", int64_t(0));
+      auto sink = [&, left, lost, its = device](Event event) mutable {
         inSink = true;
         auto tokens = static_cast<int64_t>(event.tokens.size());
         if (left > 0 && (left -= tokens) <= 0)
           its->hung = true;
+        if (lost > 0 && (lost -= tokens) <= 0)
+          its->lost = true;
         note(answers, **engine, pause, std::move(event));
         inSink = false;
       };
@@ -334,6 +338,9 @@ int run(const char *folder, const char *path) {
   result["statistics"] = {
       {"steps", s.steps},
       {"prepared", s.preparedSteps},
+      {"early", s.earlySteps},
+      {"discarded", s.discardedTokens},
+      {"idle_us", static_cast<double>(s.idleNanoseconds) * 1e-3},
       {"prepare_us", static_cast<double>(s.prepareNanoseconds) * 1e-3},
       {"between_us", static_cast<double>(s.betweenNanoseconds) * 1e-3},
       {"verified", s.verifiedTokens},

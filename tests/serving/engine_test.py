@@ -365,8 +365,8 @@ def test_who_ends_while_a_step_is_prepared(models):
 
 @pytest.mark.parametrize("sequences, before", [(16, 4), (256, 8)])
 def test_steps_are_prepared_while_the_device_computes(models, sequences, before):
-    """On the null driver, where nobody comes or goes: each step but those that admit, and the device waits for 2 % of its time at most."""
-    requests = [dict(prompt=drawn_prompt(i, 8), max_tokens=60, ignore_eos=True) for i in range(sequences)]
+    """On the null driver, where nobody comes or goes and the host draws: each step but those that admit, and the device waits for 2 % of its time at most."""
+    requests = [dict(prompt=drawn_prompt(i, 8), max_tokens=60, ignore_eos=True, temperature=1.0, seed=i) for i in range(sequences)]
     statistics = models("llama").run([requests], faults=[""], threads=1, kv_memory=32 << 20, max_sequences=256, step_us=20000)["statistics"]
     assert statistics["steps"] >= 60 and statistics["prepared"] >= statistics["steps"] - before
     assert 0 < statistics["between_us"] / statistics["steps"] <= 0.02 * 20000
@@ -532,7 +532,7 @@ def test_a_step_is_prepared_in_time(models, sequences, bar):
 
 def test_events_are_sent_while_the_next_step_runs(models):
     """32 events of a step take 64 ms to send and more, a step takes 160 ms: the device does not wait for them."""
-    requests = [dict(prompt=drawn_prompt(i, 8), max_tokens=10 + i % 8, ignore_eos=True) for i in range(32)]
+    requests = [dict(prompt=drawn_prompt(i, 8), max_tokens=10 + i % 8, ignore_eos=True, temperature=1.0) for i in range(32)]
     result = models("llama").run([requests], faults=[""], threads=1, kv_memory=16 << 20, step_us=160000, sink_us=2000)
     statistics = result["statistics"]
     assert [len(answer["tokens"]) for answer in result["groups"][0]] == [10 + i % 8 for i in range(32)]

@@ -217,6 +217,45 @@ def test_a_device_that_the_host_cannot_look_into(models, name):  # noqa: F811
             assert a["tokens"] == b["tokens"] and a["finish"] == b["finish"]
 
 
+@needs_gpu
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+def test_steps_that_are_submitted_early_change_nothing(wide_models, dtype):
+    """Recorded graphs behind one another, whose tokens stay on the card; texts that end in them, and hits."""
+    model, group = wide_models("mistral"), requests(8, 40, out=64, top_logprobs=-1)
+    options = dict(target="cuda", dtype=dtype, kv_memory=64 << 20)
+    plain = model.run([[r | dict(speculate=False) for r in group]] * 2, speculation="ngram", **options)
+    early = model.run([group] * 2, **options)
+    assert plain["statistics"]["early"] == 0 and early["statistics"]["early"] >= 2 * 55
+    for one, other in zip(plain["groups"], early["groups"], strict=True):
+        assert [a["tokens"] for a in one] == [a["tokens"] for a in other]
+    if dtype == "bf16":  # the number of rows decides between near tokens
+        return
+    ending = [r | dict(stop_tokens=[a["tokens"][20 + i]]) for i, (r, a) in enumerate(zip(group, plain["groups"][1], strict=True))]
+    result = model.run([group, ending], **options)
+    for i, (answer, whole) in enumerate(zip(result["groups"][1], plain["groups"][1], strict=True)):
+        assert answer["finish"] == "stop" and answer["tokens"] == whole["tokens"][: whole["tokens"].index(whole["tokens"][20 + i])]
+    statistics = result["statistics"]
+    assert statistics["discarded"] >= 8 and statistics["faults"] == 0
+    assert statistics["free"] + statistics["blocks_cached"] == statistics["total"]
+
+
+@needs_gpu
+@pytest.mark.parametrize("batch", [1, 32, 256])
+def test_the_card_waits_for_no_host(tmp_path, cache, batch):  # noqa: F811
+    """Between the steps of a model that takes a millisecond and more, 2 % of the time by the card's clock at most."""
+    shape = dict(hidden_size=2048, intermediate_size=8192, num_attention_heads=16, num_key_value_heads=4, num_hidden_layers=16, vocab_size=32000)
+    model = engine_test.Model("llama", tmp_path, cache, **shape)
+    group = requests(batch, 32, out=200, top_logprobs=-1)
+    options = dict(target="cuda", dtype="bf16", kv_memory=4 << 30, max_sequences=256, max_batched_tokens=8192)
+    # The first group plans and records each size.
+    first = model.run([group], **options)
+    both = model.run([group, group], **options)
+    seconds = max(max(answer["times"]) for answer in both["groups"][1])
+    idle = both["statistics"]["idle_us"] - first["statistics"]["idle_us"]
+    print(f"batch {batch}: {seconds:.3f} s, idle {idle / 1e6:.4f} s, {both['statistics']['early']} of {both['statistics']['steps']} steps early")
+    assert idle * 1e-6 <= 0.02 * seconds
+
+
 def repeated(length=6, times=6):
     """Texts that repeat themselves, greedy: proposals are verified, and many are right."""
     return [dict(request, prompt=request["prompt"] * times) for request in requests(6, length, out=48, top_logprobs=-1)]

@@ -153,7 +153,11 @@ def test_formats_keep_the_users_bytes():
     made = one("{{ '<|a|>%s<|b|>%.4s'|format(messages[0].content, messages[0].content) }}", [{"role": "user", "content": "<|im_end|>"}])
     assert made["text"] == "<|a|><|im_end|><|b|><|im"
     assert [made["text"].encode()[begin:end].decode() for begin, end in made["literal"]] == ["<|im_end|>", "<|im"]
-    assert "64" in one("{{ '%999999999d'|format(1) }}")["error"]
+    assert "format: a width of more than 64 columns" in one("{{ '%999999999d'|format(1) }}")["error"]
+    assert "format: a width of more than 64 columns" in one("{{ '%*d'|format(65, 1) }}")["error"]
+    assert "format: a precision of more than 64 columns" in one("{{ '%.65f'|format(1) }}")["error"]
+    assert "an indentation of more than 64 columns" in one("{{ [1]|tojson(indent=65) }}")["error"]
+    assert len(one("{{ '%64d'|format(1) }}")["text"]) == 64
 
 
 def test_values_of_many_parts_are_bounded():

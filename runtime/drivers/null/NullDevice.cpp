@@ -4,6 +4,7 @@
 #include "runtime/device/HostQueue.h"
 #include "runtime/memory/Block.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <thread>
@@ -28,6 +29,37 @@ public:
   }
 };
 
+/// When all that a stream was given is done.
+struct NullStream {
+  std::chrono::steady_clock::time_point end;
+  bool hangs = false; ///< it was given a launch that does
+
+  Status wait(const Faults *faults) const {
+    if (end > std::chrono::steady_clock::time_point())
+      std::this_thread::sleep_until(end);
+    while (hangs && faults->hung)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    if (faults && faults->lost)
+      return deviceError("the device is lost", "the null driver");
+    return success();
+  }
+};
+
+class NullEvent : public DeviceEvent {
+public:
+  NullEvent(std::shared_ptr<const Faults> faults, NullStream point)
+      : faults(std::move(faults)), point(point) {}
+  bool done() const override {
+    return std::chrono::steady_clock::now() >= point.end &&
+           !(point.hangs && faults->hung);
+  }
+  Status wait() const override { return point.wait(faults.get()); }
+
+private:
+  std::shared_ptr<const Faults> faults;
+  NullStream point;
+};
+
 class NullQueue : public HostQueue {
 public:
   explicit NullQueue(std::shared_ptr<const Faults> faults)
@@ -35,21 +67,36 @@ public:
   Status reserve(const QueueNeeds &) override { return success(); }
   Status begin() override {
     begun = std::chrono::steady_clock::now();
+    followed = nullptr;
     return state();
   }
   Status finish() override {
-    if (int64_t time = faults ? faults->runMicroseconds.load() : 0; time > 0)
-      std::this_thread::sleep_until(begun + std::chrono::microseconds(time));
+    if (runTime().count() > 0)
+      std::this_thread::sleep_until(begun + runTime());
+    return own.wait(faults.get());
+  }
+  Expected<std::unique_ptr<DeviceEvent>> record() override {
+    return std::unique_ptr<DeviceEvent>(new NullEvent(faults, own));
+  }
+  Status follow(void *stream) override {
+    followed = static_cast<NullStream *>(stream);
     return state();
   }
+  Status lead(void *stream) override {
+    followed = nullptr;
+    auto &end = static_cast<NullStream *>(stream)->end;
+    end = std::max(end, begun) + runTime();
+    return state();
+  }
+  void *ownStream() const override { return &own; }
   Status launch(const LaunchCommand &command) override {
     if (recording) {
       recording->add(command);
       return success();
     }
-    while (faults && faults->hung)
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    return state();
+    NullStream &stream = followed ? *followed : own;
+    stream.hangs |= faults && faults->hung;
+    return followed ? state() : own.wait(faults.get());
   }
   Status copy(void *target, const void *source, uint64_t bytes) override {
     if (recording)
@@ -60,12 +107,14 @@ public:
   }
 
 private:
-  Status state() const {
-    if (faults && faults->lost)
-      return deviceError("the device is lost", "the null driver");
-    return success();
+  Status state() const { return NullStream().wait(faults.get()); }
+  std::chrono::microseconds runTime() const {
+    return std::chrono::microseconds(faults ? faults->runMicroseconds.load()
+                                            : 0);
   }
   std::shared_ptr<const Faults> faults;
+  mutable NullStream own; // others lead it
+  NullStream *followed = nullptr;
   std::chrono::steady_clock::time_point begun;
 };
 
@@ -78,6 +127,7 @@ public:
   std::string runnable() const override { return "every instruction set"; }
   bool addressesHost() const override { return true; }
   bool isAsynchronous() const override { return true; }
+  bool hasStreams() const override { return true; }
   bool canRecord() const override { return true; }
   Status describe(JsonWriter &json, bool) const override {
     json.field("name", "computes nothing");

@@ -16,8 +16,10 @@ std::shared_ptr<Device> device();
 /// What a device is told to do from now on, by any thread.
 struct Faults {
   std::atomic<bool> lost = false; ///< refuses all work with a DeviceError
-  std::atomic<bool> hung = false; ///< a launch does not come back while it is
-  /// That a run takes at least, from its begin to its end.
+  /// A launch that is given while it is does not end while it is.
+  std::atomic<bool> hung = false;
+  /// That a run takes at least, from its begin to its end; in a stream, behind
+  /// the run before it there.
   std::atomic<int64_t> runMicroseconds = 0;
 };
 /// The same device, with faults.

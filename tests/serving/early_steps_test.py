@@ -1,0 +1,158 @@
+"""Steps that a device has before the step before them has ended: the same tokens, ends and blocks as without them."""
+
+from __future__ import annotations
+
+import pytest
+import small_models
+from engine_test import Model, cache, drawn_prompt, models, same_bits, torch  # noqa: F401
+
+BLOCK = 3 * 2 * 2 * 16 * 12 * 4  # bytes of the small llama
+
+
+def greedy(count, tokens=40, **more):
+    """Requests of which a step asks for nothing but the best token."""
+    return [dict(prompt=drawn_prompt(i, 12 + 7 * (i % 9)), max_tokens=tokens, ignore_eos=True) | more for i in range(count)]
+
+
+def whole(statistics):
+    """Nothing is left over, and no block was lost or had two owners."""
+    assert statistics["faults"] == statistics["running"] == statistics["waiting"] == 0
+    assert statistics["free"] + statistics["blocks_cached"] == statistics["total"]
+    return statistics
+
+
+def with_and_without(model, groups, **options):
+    """On a device that runs the CPU's code apart from the host: early, and with the engine deciding between steps."""
+    waiting = [[request | dict(speculate=False) for request in group] for group in groups]
+    plain = model.run(waiting, speculation="ngram", remote=True, **options)
+    early = model.run(groups, remote=True, **options)
+    assert whole(plain["statistics"])["early"] == 0 < whole(early["statistics"])["early"]
+    for one, other in zip(plain["groups"], early["groups"], strict=True):
+        assert same_bits(one, other)
+        for before, after in zip(one, other, strict=True):
+            assert (before["finish"], before.get("logprobs")) == (after["finish"], after.get("logprobs"))
+    return early
+
+
+@pytest.mark.parametrize("options", [{}, dict(max_batched_tokens=9), dict(prefix_cache=False), dict(max_sequences=3), dict(kv_memory=14 * BLOCK)], ids=str)
+def test_early_steps_change_nothing(models, options):
+    """Whole prompts and chunks, hits, one waiting for another's place, preemption."""
+    model = models("llama")
+    requests = greedy(10) + greedy(4, tokens=90, top_logprobs=0)
+    for i, request in enumerate(requests):
+        request["max_tokens"] += 5 * (i % 4)
+    result = with_and_without(model, [requests[:1], requests, requests[::-1]], **options)
+    statistics = result["statistics"]
+    assert statistics["prepared"] >= statistics["early"] >= statistics["steps"] / 4
+    assert (statistics["preemptions"] > 0) == ("kv_memory" in options)
+    assert (statistics["cached"] > 0) == options.get("prefix_cache", True)
+    cpu = model.run([requests], **options)["groups"][0]
+    assert [a["tokens"] for a in cpu] == [a["tokens"] for a in result["groups"][1]]
+
+
+def test_what_needs_the_host_has_no_early_step(models):
+    """Grammars, drawn tokens, penalties and logprobs of others end it for as long as they run, and change no bit."""
+    model = models("llama")
+    others = [dict(temperature=1.0), dict(top_logprobs=3), dict(prompt_logprobs=True), dict(frequency_penalty=0.8), dict(bias=[[9, 4.0]]),
+              dict(every_token=7, vocabulary=small_models.VOCABULARY)]
+    groups = [greedy(3, tokens=30) + [greedy(1, tokens=8, seed=5)[0] | other] for other in others]
+    result = with_and_without(model, groups)
+    for other, group in zip(others, groups, strict=True):
+        alone = model.run([[group[-1]]], remote=True)["statistics"]
+        assert alone["early"] == 0, other
+    assert result["statistics"]["early"] >= len(others) * 15
+
+
+def test_the_end_of_a_text_is_found_behind_the_extra_token(models):
+    """Stop tokens and the model's own: the token behind is computed, discarded and published nowhere."""
+    model = models("llama")
+    requests = greedy(8, tokens=60)
+    texts = [answer["tokens"] for answer in model.run([requests])["groups"][0]]
+    places = [5 + 3 * i for i in range(8)]
+    ending = [request | dict(stop_tokens=[text[place]]) for request, text, place in zip(requests, texts, places, strict=True)]
+    result = with_and_without(model, [ending, ending, requests])
+    for group in result["groups"][:2]:
+        for answer, text, place in zip(group, texts, places, strict=True):
+            assert answer["finish"] == "stop" and answer["tokens"] == text[: text.index(text[place])]
+    # What the prefix cache has of them is right.
+    assert [answer["tokens"] for answer in result["groups"][2]] == texts
+    assert 8 <= result["statistics"]["discarded"] <= 16
+    # A length that is known before takes no extra token.
+    assert model.run([requests], remote=True)["statistics"]["discarded"] == 0
+
+
+def test_who_ends_leaves_the_early_step(models):
+    """Cancelled and late ones: the others' bits stay, and all blocks come back."""
+    model = models("llama")
+    requests = greedy(12, tokens=80)
+    right = model.run([requests], remote=True)["groups"][0]
+    ending = [request | (dict(cancel=True) if i % 3 == 1 else dict(timeout=10 + 3 * i) if i % 3 == 2 else {}) for i, request in enumerate(requests)]
+    result = model.run([ending] * 8, remote=True)
+    for group in result["groups"]:
+        for i, (answer, text) in enumerate(zip(group, right, strict=True)):
+            assert answer.get("tokens", []) == text["tokens"][: len(answer.get("tokens", []))]
+            assert answer["finish"] == "length" if i % 3 == 0 else answer["finish"] in ("cancelled", "error", "length")
+    statistics = whole(result["statistics"])
+    assert statistics["early"] > 0 and statistics["cancelled"] + statistics["late"] > 0
+
+
+def test_logits_that_are_no_numbers_are_found_behind_the_extra_token(models, tmp_path, cache):  # noqa: F811
+    """The row is gone by then: its request ends all the same, the next step's row of it counts for nothing."""
+    good = models("llama")
+    fine = greedy(5, tokens=30)
+    expected = [answer["tokens"] for answer in good.run([fine], remote=True)["groups"][0]]
+    seen = {token for request in fine for token in request["prompt"]} | {token for text in expected for token in text}
+    token = min(set(range(3, small_models.VOCABULARY)) - seen)
+    bad = Model("llama", tmp_path, cache)
+    with torch.no_grad():
+        bad.reference.model.embed_tokens.weight[token] = float("nan")
+    bad.reference.save_pretrained(tmp_path)
+    poisoned = dict(prompt=fine[0]["prompt"][:10] + [token] * 3, max_tokens=20)
+    result = bad.run([[*fine, poisoned], [poisoned, *fine]], remote=True)
+    for group in ([*result["groups"][0]], [*result["groups"][1][1:], result["groups"][1][0]]):
+        assert [answer["tokens"] for answer in group[:-1]] == expected
+        assert group[-1]["finish"] == "error" and "logits that are not finite" in group[-1]["error"]
+        assert group[-1].get("tokens", []) == []
+    statistics = whole(result["statistics"])
+    assert statistics["early"] > 0 and statistics["discarded"] >= 2
+
+
+@pytest.mark.parametrize("sequences, before", [(1, 2), (16, 4), (256, 8)])
+def test_the_device_has_its_next_step(models, sequences, before):
+    """On the null driver, where nobody comes or goes: each step but those that admit is there before the last one ends."""
+    requests = [dict(prompt=drawn_prompt(i, 8), max_tokens=60, ignore_eos=True) for i in range(sequences)]
+    result = models("llama").run([requests], faults=[""], threads=1, kv_memory=32 << 20, max_sequences=256, step_us=5000)
+    statistics = whole(result["statistics"])
+    assert statistics["early"] >= statistics["steps"] - before and statistics["steps"] >= 60
+    assert all(len(answer["tokens"]) == 60 for answer in result["groups"][0])
+    assert statistics["between_us"] / statistics["steps"] <= 0.02 * 5000
+
+
+@pytest.mark.parametrize("how", ["lost", "hung"])
+def test_a_device_that_fails_with_two_steps(models, how):
+    """Told to in the middle of an answer, with the next step submitted: each request ends once, the engine is built again."""
+    requests = greedy(4, tokens=80)
+    requests[1]["hang_at" if how == "hung" else "lose_at"] = 20
+    result = models("llama").run([requests], faults=[""], max_sequences=4, step_us=500)
+    for answer in result["groups"][0]:
+        assert answer["finish"] == "error" and 0 < len(answer["tokens"]) < 80
+    statistics = result["statistics"]
+    assert statistics["failed"] == 4 and statistics["running"] == statistics["faults"] == 0
+
+
+def test_allocations_that_fail_with_two_steps(models):
+    """Of the engine's thread, one in so many: an answer is right or says so, and no block is lost."""
+    model = models("llama")
+    requests = greedy(8, tokens=30)
+    expected = [answer["tokens"] for answer in model.run([requests], remote=True)["groups"][0]]
+    every = [0, 2003, 601, 307, 151, 97, 61, 37, 23, 0]
+    result = model.run([requests] * len(every), fail_every=every, remote=True, kv_memory=40 * BLOCK)
+    assert result["failures"] > 20
+    for group in result["groups"]:
+        for answer, right in zip(group, expected, strict=True):
+            if answer["finish"] == "error":
+                assert "out of memory" in answer["error"] and answer.get("tokens", []) == right[: len(answer.get("tokens", []))]
+            else:
+                assert answer["tokens"] == right
+    assert [answer["tokens"] for answer in result["groups"][-1]] == expected
+    assert whole(result["statistics"])["early"] > 0
