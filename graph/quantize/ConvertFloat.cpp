@@ -93,6 +93,14 @@ static bool isScale(OpOperand &operand) {
   return isa<PackedDotOp>(operand.getOwner()) && operand.getOperandNumber() > 0;
 }
 
+/// A mask of keys, the same for every query: small beside the scores, and what
+/// is computed from positions is exact in f32 alone.
+static bool isKeyMask(OpOperand &operand) {
+  auto attention = dyn_cast<AttentionOp>(operand.getOwner());
+  return attention && operand.get() == attention.getMask() &&
+         dimOf(operand.get(), 2).isConstant(1);
+}
+
 namespace {
 
 struct Converter {
@@ -116,7 +124,8 @@ struct Converter {
         }))
       return;
     for (OpOperand &operand : op->getOpOperands())
-      if (elementTypeOf(operand.get()).isF32() && !isScale(operand))
+      if (elementTypeOf(operand.get()).isF32() && !isScale(operand) &&
+          !isKeyMask(operand))
         operand.set(narrow(operand.get()));
     if (isa<PackedDotOp>(op))
       return; // its result is the accumulator's

@@ -207,6 +207,31 @@ for dtype in ["f32", "bf16", "f64"]:
              lambda q, k, v, mask, empty=empty: np_attention(q, k, v, mask, scale=0.125, causal="bottom", empty=empty),
              tolerance)
 
+# Numbers added to keys, by f32 beside narrow operands, that exclude some: positions times the slope of a head.
+def np_slopes(q, k, v, mask, n, empty="zero"):
+    np = np_()
+    slopes = np.float32([0.5, 0.25])
+    added = np.where(mask[:, :, :1], n.astype("f4") * slopes[None, :, None, None], -np.inf)
+    return np_attention(q, k, v, added, scale=0.125, causal="bottom", empty=empty)
+
+
+for dtype in ["f32", "f16", "bf16"]:
+    q, k, n, keep = T(dtype, "b", 2, "s", 64), T(dtype, "b", 2, "t", 64), T("i64", "b", 1, 1, "t"), T("i1", "b", 1, 1, "t")
+    m = T("f32", "b", 2, 1, "t")
+    seen = T("i1", "b", 2, 1, "t")
+    for empty in ["zero", "nan", "mean"]:
+        attributes = "causal = true" + (f', ts.empty_row = "{empty}"' if empty != "zero" else "")
+        case(f"attention slopes {empty} {dtype}", [In("q", q), In("k", k), In("v", k), In("mask", keep, "bool"), In("n", n, "normal")],
+             f"%s = ts.constant dense<[0.5, 0.25]> : tensor<2xf32>\n  %s4 = ts.broadcast %s [1] : tensor<2xf32> to {m}\n"
+             f"  %low = ts.constant dense<0xFF800000> : tensor<f32>\n  %l4 = ts.broadcast %low [] : tensor<f32> to {m}\n"
+             f"  %x = ts.convert %n : {n} to {T('f32', 'b', 1, 1, 't')}\n"
+             f"  %x4 = ts.broadcast %x [0, 1, 2, 3] : {T('f32', 'b', 1, 1, 't')} to {m}\n  %a = ts.mul %s4, %x4 : {m}\n"
+             f"  %k4 = ts.broadcast %mask [0, 1, 2, 3] : {keep} to {seen}\n  %m = ts.select %k4, %a, %l4 : {seen}, {m}\n"
+             f"  %r = ts.attention %q, %k, %v mask %m : {m} scale 0.125 {{{attributes}}} : {q}, {k}, {k}", q,
+             [dict(b=8, s=5, t=5), dict(b=3, s=150, t=150), dict(b=1, s=40, t=300)],
+             lambda q, k, v, mask, n, empty=empty: np_slopes(q, k, v, mask, n, empty),
+             {"f32": "relative 5e-6", "f16": "relative 2e-3", "bf16": "relative 2e-2"}[dtype])
+
 # Masks of keys over several blocks of them, of batches and of heads: rows that see none, or see keys of one block alone.
 for dtype in ["f32", "f16", "bf16"]:
     tolerance = {"f32": "relative 5e-6", "f16": "relative 2e-3", "bf16": "relative 2e-2"}[dtype]

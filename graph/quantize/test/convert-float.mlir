@@ -168,3 +168,16 @@ func.func @log_sum(%x: !scores, %m: !scores) -> !row {
   %7 = ts.log %6 : !row
   return %7 : !row
 }
+
+// A mask of keys is small: it stays what it is. One of queries and keys is as
+// large as the scores.
+// CHECK-LABEL: @masks
+// CHECK: %[[M:.*]] = ts.convert %arg4 : tensor<2x4x9x9xf32> to tensor<2x4x9x9xbf16>
+// CHECK: ts.attention {{.*}} mask %arg3 : tensor<2x4x1x9xf32> {{.*}}bf16
+// CHECK: ts.attention {{.*}} mask %[[M]] : tensor<2x4x9x9xbf16> {{.*}}bf16
+!h = tensor<2x4x9x16xf32>
+func.func @masks(%q: !h, %k: !h, %v: !h, %keys: tensor<2x4x1x9xf32>, %all: tensor<2x4x9x9xf32>) -> (!h, !h) {
+  %a = ts.attention %q, %k, %v mask %keys : tensor<2x4x1x9xf32> scale 0.25 : !h, !h, !h
+  %b = ts.attention %q, %k, %v mask %all : tensor<2x4x9x9xf32> scale 0.25 : !h, !h, !h
+  return %a, %b : !h, !h
+}
