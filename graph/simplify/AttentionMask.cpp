@@ -185,9 +185,10 @@ static void summands(const MaskPart &given, SmallVectorImpl<MaskPart> &parts) {
     summands({operand, part.dims}, parts);
 }
 
-/// Whether adding the part to `fill` gives `fill`, rounded.
+/// Whether adding the part to `fill` gives `fill`, rounded. Of dots, as of the
+/// scores, it is assumed.
 static bool vanishesBeside(double fill, Value added) {
-  std::optional<double> most = largestMagnitude(added);
+  std::optional<double> most = largestMagnitude(added, /*ofDots=*/0x1p40);
   int mantissa = cast<FloatType>(elementTypeOf(added)).getFPMantissaWidth();
   return most && *most < std::ldexp(std::abs(fill), -(mantissa + 2));
 }

@@ -8,8 +8,9 @@ using namespace knapper::ts;
 
 namespace {
 
-/// What remains to be looked at: patterns ask of every mask.
-struct Budget {
+struct MagnitudeSearch {
+  std::optional<double> ofDots;
+  /// That remain to be looked at: patterns ask of every mask.
   unsigned ops = 64;
 };
 
@@ -27,25 +28,27 @@ std::optional<double> ofConstant(ConstantOp constant) {
   return largest;
 }
 
-std::optional<double> magnitude(Value value, Budget &budget) {
+std::optional<double> magnitude(Value value, MagnitudeSearch &search) {
   Type element = elementTypeOf(value);
   if (auto integer = dyn_cast<IntegerType>(element))
     return std::ldexp(1.0, static_cast<int>(integer.getWidth()));
   Operation *op = value.getDefiningOp();
   auto type = dyn_cast<FloatType>(element);
-  if (!op || !type || budget.ops == 0)
+  if (!op || !type || search.ops == 0)
     return std::nullopt;
-  --budget.ops;
+  --search.ops;
   auto of = [&](unsigned operand) {
-    return magnitude(op->getOperand(operand), budget);
+    return magnitude(op->getOperand(operand), search);
   };
   std::optional<double> result;
   if (auto constant = dyn_cast<ConstantOp>(op))
     return ofConstant(constant);
+  if (isa<DotOp>(op))
+    return search.ofDots;
   if (isa<TanhOp, SigmoidOp>(op))
     return of(0) ? std::optional(1.0) : std::nullopt;
   if (isa<BroadcastOp, ReshapeOp, TransposeOp, SliceOp, DimCastOp, ConvertOp,
-          NegOp, AbsOp>(op)) {
+          GatherOp, GatherElementsOp, NegOp, AbsOp>(op)) {
     result = of(0);
   } else if (isa<AddOp, SubOp, MulOp, SelectOp>(op)) {
     bool select = isa<SelectOp>(op);
@@ -53,6 +56,11 @@ std::optional<double> magnitude(Value value, Budget &budget) {
     if (!a || !b)
       return std::nullopt;
     result = select ? std::max(*a, *b) : isa<MulOp>(op) ? *a * *b : *a + *b;
+  } else if (isa<DivOp>(op)) {
+    std::optional<double> divisor = splatOf(op->getOperand(1));
+    std::optional<double> a = of(0);
+    if (a && divisor && *divisor != 0)
+      result = *a / std::abs(*divisor);
   }
   // Half of what the type holds: no rounding makes it infinite.
   double most =
@@ -62,7 +70,8 @@ std::optional<double> magnitude(Value value, Budget &budget) {
 
 } // namespace
 
-std::optional<double> knapper::largestMagnitude(Value value) {
-  Budget budget;
-  return magnitude(value, budget);
+std::optional<double> knapper::largestMagnitude(Value value,
+                                                std::optional<double> ofDots) {
+  MagnitudeSearch search{ofDots};
+  return magnitude(value, search);
 }

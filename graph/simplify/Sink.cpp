@@ -139,6 +139,28 @@ struct SinkReshape : OpInterfaceRewritePattern<ElementwiseOpInterface> {
   }
 };
 
+/// reshape(f(reshape(a), b)) to f(a, reshape(b)) where the dims are a's again.
+LogicalResult reshapeThereAndBack(ReshapeOp op, PatternRewriter &rewriter) {
+  Operation *inner = op.getInput().getDefiningOp();
+  if (!inner || !isElementwise(inner) || !inner->hasOneUse())
+    return failure();
+  SmallVector<Dim> dims = dimsOf(op.getResult());
+  auto leads = [&](Value operand) {
+    auto reshape = operand.getDefiningOp<ReshapeOp>();
+    return reshape && !isPackedConstant(operand) &&
+           dimsOf(reshape.getInput()) == dims;
+  };
+  if (llvm::none_of(inner->getOperands(), leads))
+    return failure();
+  SmallVector<Value> operands;
+  for (Value operand : inner->getOperands())
+    operands.push_back(leads(operand)
+                           ? operand.getDefiningOp<ReshapeOp>().getInput()
+                           : makeReshape(rewriter, op.getLoc(), operand, dims));
+  rewriter.replaceOp(op, cloneElementwise(rewriter, inner, operands));
+  return success();
+}
+
 struct SinkTranspose : OpInterfaceRewritePattern<ElementwiseOpInterface> {
   SinkTranspose(MLIRContext *context, bool shared)
       : OpInterfaceRewritePattern(context), shared(shared) {}
@@ -234,6 +256,30 @@ static LogicalResult layerNormOfReshape(LayerNormOp op,
   return success();
 }
 
+static bool isOfDot(Value value) {
+  Operation *op = value.getDefiningOp();
+  while (isa_and_present<ReshapeOp, TransposeOp>(op))
+    op = op->getOperand(0).getDefiningOp();
+  return isa_and_present<DotOp>(op);
+}
+
+/// gather_elements(x, i) * number to gather_elements(x * number, i) for an x
+/// that a dot gives: the arithmetic is then its epilogue.
+template <typename Op>
+static LogicalResult scaleBeforeGather(Op op, PatternRewriter &rewriter) {
+  auto gather = op.getLhs().template getDefiningOp<GatherElementsOp>();
+  Value scalar = scalarOf(rewriter, op.getRhs());
+  if (!gather || !scalar || !gather->hasOneUse() ||
+      !gather.getInput().hasOneUse() || !isOfDot(gather.getInput()))
+    return failure();
+  Value number = makeBroadcast(rewriter, op.getLoc(), scalar,
+                               dimsOf(gather.getInput()), {});
+  Value scaled = cloneElementwise(rewriter, op, {gather.getInput(), number});
+  rewriter.replaceOpWithNewOp<GatherElementsOp>(op, scaled, gather.getIndices(),
+                                                gather.getDim());
+  return success();
+}
+
 /// A constant of equal elements is one element, broadcast.
 static LogicalResult splatConstant(ConstantOp op, PatternRewriter &rewriter) {
   auto type = cast<RankedTensorType>(op.getType());
@@ -254,6 +300,9 @@ void knapper::populateSinkPatterns(RewritePatternSet &patterns,
   patterns.add(splatConstant);
   patterns.add(softmaxOfReshape);
   patterns.add(layerNormOfReshape);
+  patterns.add(reshapeThereAndBack);
+  patterns.add(scaleBeforeGather<MulOp>);
+  patterns.add(scaleBeforeGather<DivOp>);
   patterns.add<SinkBroadcast, SinkReshape>(patterns.getContext());
   patterns.add<SinkTranspose>(patterns.getContext(), sinkTransposes);
 }

@@ -529,3 +529,47 @@ func.func @given_sum(%q: !q, %k: !q, %v: !q) -> !q {
   %r = ts.attention %q, %k, %v mask %mask : tensor<1x4x?x?xf32, #ts.dims<1, 4, "s", "s">> scale 0.5 : !q, !q, !q
   return %r : !q
 }
+
+!kb = tensor<?x?x6xf32, #ts.dims<"4*b", "s", 6>>
+!kb4 = tensor<?x4x?x6xf32, #ts.dims<"b", 4, "s", 6>>
+!pos = tensor<?x4x6x8xf32, #ts.dims<"b", 4, 6, 8>>
+!ki = tensor<?x?x?xi64, #ts.dims<"4*b", "s", "s">>
+
+// Disentangled attention: products of queries and of keys with positions,
+// gathered, are added; the division joins the products. They outweigh the fill
+// as little as a score does.
+// CHECK-LABEL: @disentangled
+// CHECK: %[[P:.*]] = ts.mul
+// CHECK: %[[PR:.*]] = ts.reshape %[[P]]
+// CHECK: %[[C:.*]] = ts.gather_elements %[[PR]], %arg5 dim 2
+// CHECK: %[[T:.*]] = ts.transpose %{{.*}} [0, 2, 1]
+// CHECK: %[[A:.*]] = ts.add %[[C]], %[[T]]
+// CHECK: %[[A4:.*]] = ts.reshape %[[A]]
+// CHECK: %[[M:.*]] = ts.select %{{.*}}, %[[A4]], %{{.*}}
+// CHECK: ts.attention %arg0, %arg1, %arg2 mask %[[M]] : tensor<?x4x?x?xf32{{.*}} scale 1.0{{.*}} {ts.empty_row = "mean"}
+// CHECK-NOT: ts.softmax
+func.func @disentangled(%q: !q, %k: !q, %v: !q, %pk: !pos, %pq: !pos, %i: !ki, %j: !ki, %excluded: !mb) -> !q {
+  %four = ts.constant dense<4.0> : tensor<f32>
+  %min = ts.constant dense<-3.40282347E+38> : tensor<f32>
+  %f = ts.broadcast %four [] : tensor<f32> to !kss
+  %scores = ts.dot %q, %k batch [0, 1] x [0, 1] contract [3] x [3] : !q, !q
+  %merged = ts.reshape %scores : !s to !kss
+  %cd = ts.dot %q, %pk batch [0, 1] x [0, 1] contract [3] x [3] : !q, !pos
+  %c = ts.reshape %cd : !kb4 to !kb
+  %cg = ts.gather_elements %c, %i dim 2 : !kb, !ki
+  %cs = ts.div %cg, %f : !kss
+  %pd = ts.dot %k, %pq batch [0, 1] x [0, 1] contract [3] x [3] : !q, !pos
+  %p = ts.reshape %pd : !kb4 to !kb
+  %pg = ts.gather_elements %p, %j dim 2 : !kb, !ki
+  %ps = ts.div %pg, %f : !kss
+  %pt = ts.transpose %ps [0, 2, 1] : !kss
+  %bias = ts.add %cs, %pt : !kss
+  %sum = ts.add %merged, %bias : !kss
+  %apart = ts.reshape %sum : !kss to !s
+  %x4 = ts.broadcast %excluded [0, 1, 2, 3] : !mb to !sb
+  %m4 = ts.broadcast %min [] : tensor<f32> to !s
+  %masked = ts.select %x4, %m4, %apart : !sb, !s
+  %w = ts.softmax %masked dim 3 : !s
+  %out = ts.dot %w, %v batch [0, 1] x [0, 1] contract [3] x [2] : !s, !q
+  return %out : !q
+}
