@@ -16,11 +16,6 @@ namespace knapper {
 #include "graph/quantize/QuantizePasses.h.inc"
 } // namespace knapper
 
-static bool readsStored(Operation *op) {
-  auto hero = dyn_cast<KernelHeroOpInterface>(op);
-  return (hero && hero.readsNarrow()) || isa<RopeOp, GatherOp>(op);
-}
-
 /// A sum of integers, made where the operator's integers are exact: 16 bits
 /// would not hold it.
 static bool isIntegerSum(Operation *op) {
@@ -93,6 +88,64 @@ static bool isScale(OpOperand &operand) {
   return isa<PackedDotOp>(operand.getOwner()) && operand.getOperandNumber() > 0;
 }
 
+/// Whether a value is results of products alone, moved, added up, scaled or
+/// offset by channel: what 16 bits hold as far as they hold the products.
+static bool isOfMatmuls(Value value, unsigned depth = 0) {
+  constexpr unsigned most = 24;
+  Operation *op = value.getDefiningOp();
+  if (!op || depth > most)
+    return false;
+  if (isa<DotOp, ConvOp>(op))
+    return true;
+  if (auto widened = dyn_cast<ConvertOp>(op))
+    return isOfMatmuls(widened.getInput(), depth + 1);
+  if (isa<ReshapeOp, TransposeOp, SliceOp, DimCastOp, BroadcastOp>(op))
+    return isOfMatmuls(op->getOperand(0), depth + 1);
+  if (!isa<AddOp, SubOp, ConcatOp>(op))
+    return false;
+  bool any = false;
+  return llvm::all_of(
+             op->getOperands(),
+             [&](Value operand) {
+               bool product = isOfMatmuls(operand, depth + 1);
+               any |= product;
+               return product || isPackedConstant(operand) ||
+                      (operand.getDefiningOp<BroadcastOp>() &&
+                       isPackedConstant(
+                           operand.getDefiningOp<BroadcastOp>().getInput()));
+             }) &&
+         any;
+}
+
+static bool readsStored(Operation *op) {
+  auto hero = dyn_cast<KernelHeroOpInterface>(op);
+  if (auto gather = dyn_cast<GatherElementsOp>(op)) {
+    Value from = gather.getInput();
+    while (Operation *before = from.getDefiningOp()) {
+      bool isScaled =
+          isa<MulOp, DivOp>(before) && isSplatNumber(before->getOperand(1));
+      if (!isScaled && !isa<ReshapeOp, TransposeOp>(before))
+        break;
+      from = before->getOperand(0);
+    }
+    return isOfMatmuls(from);
+  }
+  return (hero && hero.readsNarrow()) || isa<RopeOp, GatherOp>(op);
+}
+
+/// A mask that gains nothing from 16 bits: one of keys, the same for every
+/// query, is small beside the scores, and what is computed from positions is
+/// exact in f32 alone; one computed for this attention is so where it is read.
+static bool isWideMask(OpOperand &operand) {
+  auto attention = dyn_cast<AttentionOp>(operand.getOwner());
+  Value mask = attention ? attention.getMask() : Value();
+  if (!mask || operand.get() != mask)
+    return false;
+  Operation *made = mask.getDefiningOp();
+  return dimOf(mask, 2).isConstant(1) ||
+         (made && isElementwise(made) && made->hasOneUse());
+}
+
 namespace {
 
 struct Converter {
@@ -116,7 +169,8 @@ struct Converter {
         }))
       return;
     for (OpOperand &operand : op->getOpOperands())
-      if (elementTypeOf(operand.get()).isF32() && !isScale(operand))
+      if (elementTypeOf(operand.get()).isF32() && !isScale(operand) &&
+          !isWideMask(operand))
         operand.set(narrow(operand.get()));
     if (isa<PackedDotOp>(op))
       return; // its result is the accumulator's
@@ -133,35 +187,6 @@ struct Converter {
     builder.setInsertionPointAfter(op);
     auto widened = ConvertOp::create(builder, op->getLoc(), wide, result);
     result.replaceAllUsesExcept(widened, widened);
-  }
-
-  /// Whether a value is results of matmuls alone, moved, added up, scaled or
-  /// offset by channel: what 16 bits hold as far as they hold the matmuls.
-  static bool isOfMatmuls(Value value, unsigned depth = 0) {
-    constexpr unsigned most = 24;
-    Operation *op = value.getDefiningOp();
-    if (!op || depth > most)
-      return false;
-    if (isa<DotOp, ConvOp>(op))
-      return true;
-    if (auto widened = dyn_cast<ConvertOp>(op))
-      return isOfMatmuls(widened.getInput(), depth + 1);
-    if (isa<ReshapeOp, TransposeOp, SliceOp, DimCastOp, BroadcastOp>(op))
-      return isOfMatmuls(op->getOperand(0), depth + 1);
-    if (!isa<AddOp, SubOp, ConcatOp>(op))
-      return false;
-    bool any = false;
-    return llvm::all_of(
-               op->getOperands(),
-               [&](Value operand) {
-                 bool matmul = isOfMatmuls(operand, depth + 1);
-                 any |= matmul;
-                 return matmul || isPackedConstant(operand) ||
-                        (operand.getDefiningOp<BroadcastOp>() &&
-                         isPackedConstant(
-                             operand.getDefiningOp<BroadcastOp>().getInput()));
-               }) &&
-           any;
   }
 
   /// Whether `sum` is taken from what it is the sum of: a mean.

@@ -1,6 +1,7 @@
 #include "graph/simplify/AttentionMask.h"
 
 #include "graph/simplify/AffineIndex.h"
+#include "graph/simplify/Magnitude.h"
 #include "graph/simplify/Match.h"
 
 using namespace mlir;
@@ -112,14 +113,11 @@ void MaskParts::takeCondition(Value condition, ArrayRef<int64_t> dims,
   }
 }
 
-void MaskParts::takeStep(Value value, ArrayRef<int64_t> dims, bool negated,
-                         std::optional<double> fill) {
-  MaskPart part = stripMovement({value, SmallVector<int64_t>(dims), negated});
-  steps.push_back({part, fill});
-}
-
 bool MaskParts::mayEmptyRows(Dim queries, Dim keys) const {
-  if (!allowed.empty() || !added.empty() || !steps.empty())
+  bool excludes = llvm::any_of(added, [](const MaskPart &part) {
+    return !largestMagnitude(part.value);
+  });
+  if (excludes || !allowed.empty() || !steps.empty())
     return true;
   if (causality != Causality::bottomRight)
     return false; // the first key, if there is one, is seen by every query
@@ -132,24 +130,122 @@ bool MaskParts::mayEmptyRows(Dim queries, Dim keys) const {
   return !sum;
 }
 
-void MaskParts::takeAdded(Value mask, ArrayRef<int64_t> dims, bool alone) {
-  MaskPart part = stripMovement({mask, SmallVector<int64_t>(dims)});
+/// A part that is a number where a condition (negated: its opposite) does not
+/// hold, and `added` where it does.
+struct FilledPart {
+  MaskPart condition, added;
+  double fill;
+};
+
+static std::optional<FilledPart> filledPart(const MaskPart &part) {
+  auto select = part.value.getDefiningOp<SelectOp>();
+  if (!select)
+    return std::nullopt;
+  for (bool negated : {false, true}) {
+    std::optional<double> fill =
+        splatOf(negated ? select.getOnTrue() : select.getOnFalse());
+    if (isExcluding(fill))
+      return FilledPart{
+          {select.getCondition(), part.dims, negated},
+          stripMovement(
+              {negated ? select.getOnFalse() : select.getOnTrue(), part.dims}),
+          *fill};
+  }
+  return std::nullopt;
+}
+
+void MaskParts::takeAdded(const MaskPart &part, bool alone) {
   if (isSplat(part.value, 0))
     return;
-  if (auto select = part.value.getDefiningOp<SelectOp>()) {
-    std::optional<double> onTrue = splatOf(select.getOnTrue()),
-                          onFalse = splatOf(select.getOnFalse());
-    bool negated = onFalse == 0.0;
-    std::optional<double> fill = negated ? onTrue : onFalse;
-    if ((negated || onTrue == 0.0) && isExcluding(fill) &&
-        (alone || std::isinf(*fill))) {
-      takeCondition(select.getCondition(), part.dims, negated);
-      if (!std::isinf(*fill))
-        empty = EmptyRow::mean;
+  std::optional<FilledPart> filled = filledPart(part);
+  if (filled && (alone || std::isinf(filled->fill))) {
+    MaskParts taken = *this;
+    taken.takeCondition(filled->condition.value, filled->condition.dims,
+                        filled->condition.negated);
+    taken.takeAdded(filled->added, /*alone=*/false);
+    if (!std::isinf(filled->fill))
+      taken.empty = EmptyRow::mean;
+    // Beside another number the parts would become one select again.
+    if (isSplat(filled->added.value, 0) || taken.causality != causality) {
+      *this = taken;
       return;
     }
   }
   added.push_back(part);
+}
+
+/// The parts whose sum the part is.
+static void summands(const MaskPart &given, SmallVectorImpl<MaskPart> &parts) {
+  MaskPart part = stripMovement(given);
+  if (!part.value.getDefiningOp<AddOp>()) {
+    parts.push_back(part);
+    return;
+  }
+  for (Value operand : part.value.getDefiningOp()->getOperands())
+    summands({operand, part.dims}, parts);
+}
+
+/// Whether adding the part to `fill` gives `fill`, rounded. Of dots, as of the
+/// scores, it is assumed.
+static bool vanishesBeside(double fill, Value added) {
+  std::optional<double> most = largestMagnitude(added, /*ofDots=*/0x1p40);
+  int mantissa = cast<FloatType>(elementTypeOf(added)).getFPMantissaWidth();
+  return most && *most < std::ldexp(std::abs(fill), -(mantissa + 2));
+}
+
+void MaskParts::takeSteps(ArrayRef<MaskStep> given, ArrayRef<int64_t> dims) {
+  SmallVector<Step> all;
+  for (const MaskStep &step : given) {
+    MaskPart part = {step.value, SmallVector<int64_t>(dims), step.negated};
+    if (step.fill) {
+      all.push_back({stripMovement(part), step.fill});
+      continue;
+    }
+    SmallVector<MaskPart> parts;
+    summands(part, parts);
+    for (const MaskPart &summand : parts)
+      all.push_back({summand, std::nullopt});
+  }
+  // Rows without a key are the mean where all their scores are one finite fill.
+  // Fills that are added may meet at one key and not at another.
+  std::optional<double> finite;
+  unsigned replacing = 0, added = 0;
+  bool areOne = true;
+  SmallVector<Value> beside;
+  for (const Step &step : all) {
+    std::optional<FilledPart> filled;
+    if (!step.fill && (filled = filledPart(step.part)))
+      beside.push_back(filled->added.value);
+    else if (!step.fill)
+      beside.push_back(step.part.value);
+    std::optional<double> fill =
+        filled ? std::optional(filled->fill) : step.fill;
+    if (!fill)
+      continue;
+    if (std::isinf(*fill)) {
+      areOne = false;
+      continue;
+    }
+    areOne &= !finite || *finite == *fill;
+    finite = fill;
+    ++(step.fill ? replacing : added);
+  }
+  areOne &= finite && (replacing ? added == 0 : added == 1) &&
+            llvm::all_of(beside, [&](Value value) {
+              return vanishesBeside(*finite, value);
+            });
+  // Fills that others meet are what the row is: they stay.
+  if (replacing && !areOne) {
+    llvm::append_range(steps, all);
+    return;
+  }
+  for (const Step &step : all)
+    if (step.fill)
+      takeCondition(step.part.value, step.part.dims, step.part.negated);
+    else
+      takeAdded(step.part, areOne);
+  if (replacing)
+    empty = EmptyRow::mean;
 }
 
 bool knapper::findsEmptyRows(Value condition, Value mask) {

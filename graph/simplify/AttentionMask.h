@@ -21,6 +21,15 @@ struct MaskPart {
   bool negated = false; ///< i1 only: true means excluded
 };
 
+/// What a mask does to the scores.
+struct MaskStep {
+  mlir::Value value; ///< added; with a fill: a condition
+  /// Takes the score's place where the condition (negated: its opposite) does
+  /// not hold.
+  std::optional<double> fill;
+  bool negated = false;
+};
+
 enum class Causality { none, bottomRight, topLeft };
 
 /// What a mask does to the scores.
@@ -43,20 +52,25 @@ struct MaskParts {
   /// What a row without a key is, should `allowed` or `causality` leave one.
   EmptyRow empty = EmptyRow::zero;
 
+  /// What stands between the scores and the softmax. A row that has a key gets
+  /// the same result from conditions and from fills, which are too large for a
+  /// score to show beside them. A row without one is the mean of the keys whose
+  /// fill is the largest.
+  void takeSteps(llvm::ArrayRef<MaskStep> given, llvm::ArrayRef<int64_t> dims);
   /// `condition` (negated: its opposite) allows a key.
   void takeCondition(mlir::Value condition, llvm::ArrayRef<int64_t> dims,
                      bool negated);
-  /// `mask` is added to the scores. It is taken apart when its fill is -inf, or
-  /// finite and `alone`: then a row without a key is the mean.
-  void takeAdded(mlir::Value mask, llvm::ArrayRef<int64_t> dims, bool alone);
-  void takeStep(mlir::Value value, llvm::ArrayRef<int64_t> dims, bool negated,
-                std::optional<double> fill);
   /// Whether some row may be without a key.
   bool mayEmptyRows(Dim queries, Dim keys) const;
 
   /// The operand of ts.attention: dims of four, 1 or the scores'; null when
   /// nothing is left.
   mlir::Value build(mlir::OpBuilder &builder, mlir::Location location) const;
+
+private:
+  /// `part` is added to the scores. It is taken apart when its fill is -inf, or
+  /// finite and `alone`: then a row without a key is the mean.
+  void takeAdded(const MaskPart &part, bool alone);
 };
 
 /// Whether the elements of `mask` may differ along one of its dims.

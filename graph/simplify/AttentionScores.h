@@ -1,8 +1,7 @@
 //===- AttentionScores.h - What stands before an attention's softmax ------===//
 #pragma once
 
-#include "ir/tensor/Dialect.h"
-#include "mlir/IR/PatternMatch.h"
+#include "graph/simplify/AttentionMask.h"
 
 namespace knapper {
 
@@ -20,15 +19,7 @@ struct Scores {
   ts::DotOp dot;
   llvm::SmallVector<Factor> factors;
   double softcap = 0;
-  /// What a mask does to the scores.
-  struct Step {
-    mlir::Value value; ///< added; with a fill: a condition
-    /// Takes the score's place where the condition (negated: its opposite) does
-    /// not hold.
-    std::optional<double> fill;
-    bool negated = false;
-  };
-  llvm::SmallVector<Step> steps; ///< in the program's order
+  llvm::SmallVector<MaskStep> steps; ///< in the program's order
 
   bool masked() const { return !steps.empty(); }
 };

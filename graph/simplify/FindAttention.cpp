@@ -1,5 +1,4 @@
 // dot(softmax(scale * dot(q, k) + mask), v) to ts.attention.
-#include "graph/simplify/AttentionMask.h"
 #include "graph/simplify/AttentionScores.h"
 #include "graph/simplify/FindComposites.h"
 #include "graph/simplify/Match.h"
@@ -117,7 +116,7 @@ ScoreDims scoreDims(Scores &scores) {
   if (rank == 4)
     return {rank, 2};
   auto isMasked = [&](int64_t dim) {
-    return llvm::any_of(scores.steps, [&](const Scores::Step &step) {
+    return llvm::any_of(scores.steps, [&](const MaskStep &step) {
       return runsAlong(step.value, dim);
     });
   };
@@ -134,39 +133,6 @@ ScoreDims scoreDims(Scores &scores) {
   if (maskedThird && !maskedSecond)
     longThird *= 4;
   return longThird > longSecond ? ScoreDims{rank, 3, 2} : ScoreDims{rank, 2, 3};
-}
-
-/// Puts what stands between the scores and the softmax into `mask`. A row that
-/// has a key gets the same result from conditions and from fills, which are too
-/// large for a score to show beside them. A row without one is the mean of the
-/// keys whose fill is the largest.
-void takeSteps(const Scores &scores, ArrayRef<int64_t> labels,
-               MaskParts &mask) {
-  bool isAdded = false, isInfinite = false;
-  std::optional<double> finite;
-  bool areEqual = true;
-  for (const Scores::Step &step : scores.steps) {
-    isAdded |= !step.fill;
-    if (step.fill && std::isinf(*step.fill)) {
-      isInfinite = true;
-    } else if (step.fill) {
-      areEqual &= !finite || *finite == *step.fill;
-      finite = step.fill;
-    }
-  }
-  // Fills that other masks meet are what the row is: they stay.
-  if (finite && (isAdded || isInfinite || !areEqual)) {
-    for (const Scores::Step &step : scores.steps)
-      mask.takeStep(step.value, labels, step.negated, step.fill);
-    return;
-  }
-  for (const Scores::Step &step : scores.steps)
-    if (step.fill)
-      mask.takeCondition(step.value, labels, step.negated);
-    else
-      mask.takeAdded(step.value, labels, scores.steps.size() == 1);
-  if (finite)
-    mask.empty = EmptyRow::mean;
 }
 
 /// [B, H, S, D] of the left side.
@@ -311,7 +277,7 @@ static LogicalResult findAttention(DotOp op, PatternRewriter &rewriter) {
     mask.headsOfGroup = dimOf(dot, dims.headsOfGroup);
   }
   mask.empty = guarded ? EmptyRow::zero : EmptyRow::nan;
-  takeSteps(scores, labels, mask);
+  mask.takeSteps(scores.steps, labels);
 
   auto freeDim = [](ArrayRef<int64_t> batch, int64_t contract) {
     return 6 - batch[0] - batch[1] - contract;

@@ -18,10 +18,10 @@ static LogicalResult refineAttentionMask(AttentionOp op,
   if (wasCondition)
     mask.takeCondition(given, {0, 1, 2, 3}, /*negated=*/false);
   else
-    mask.takeAdded(given, {0, 1, 2, 3}, /*alone=*/true);
+    mask.takeSteps(MaskStep{given, std::nullopt}, {0, 1, 2, 3});
   bool gone = mask.allowed.empty() && mask.added.empty();
   if (mask.causality == Causality::none && !gone &&
-      (wasCondition || !mask.added.empty()))
+      (wasCondition || mask.allowed.empty()))
     return failure();
   if (!mask.mayEmptyRows(dimOf(op.getQuery(), 2), dimOf(op.getKey(), 2)))
     mask.empty = EmptyRow::zero;

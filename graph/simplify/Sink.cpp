@@ -2,6 +2,7 @@
 // other operands can be had in the shape before the movement.
 #include "graph/simplify/Match.h"
 #include "graph/simplify/Simplify.h"
+#include "llvm/ADT/SmallBitVector.h"
 
 using namespace mlir;
 using namespace knapper;
@@ -47,23 +48,41 @@ struct SinkBroadcast : OpInterfaceRewritePattern<ElementwiseOpInterface> {
   }
 };
 
-/// A broadcast operand as it is before a reshape: for every dim it really has,
-/// the reshape's input dim; nothing when the reshape takes such a dim apart.
-std::optional<SmallVector<int64_t>> broadcastBefore(BroadcastOp broadcast,
-                                                    ArrayRef<DimGroup> groups) {
+/// A broadcast operand as it is before a reshape.
+struct BroadcastBefore {
+  SmallVector<Dim> dims;    ///< of what is broadcast, none of size 1
+  SmallVector<int64_t> map; ///< the reshape's input dim of each
+};
+
+/// Nothing when the reshape takes a dim apart, or joins it with others, that
+/// the operand only has a part of.
+std::optional<BroadcastBefore> broadcastBefore(BroadcastOp broadcast,
+                                               ArrayRef<DimGroup> groups,
+                                               ArrayRef<Dim> in,
+                                               ArrayRef<Dim> out) {
   SmallVector<Dim> dims = dimsOf(broadcast.getInput());
-  SmallVector<int64_t> map;
-  for (auto [i, dim] : llvm::enumerate(broadcast.getDims())) {
-    if (dims[i].isConstant(1))
-      continue; // repeats, or the result has size 1 there too
-    const DimGroup *group = llvm::find_if(groups, [&](const DimGroup &g) {
-      return g.outBegin <= dim && dim < g.outEnd;
-    });
-    if (!group->isSame())
+  llvm::SmallBitVector present(out.size());
+  for (auto [i, dim] : llvm::enumerate(broadcast.getDims()))
+    if (!dims[i].isConstant(1)) // else it repeats, or is one there, too
+      present.set(dim);
+  BroadcastBefore result;
+  for (const DimGroup &group : groups) {
+    bool any = false, all = true;
+    for (unsigned dim = group.outBegin; dim < group.outEnd; ++dim) {
+      any |= present[dim];
+      all &= present[dim] || out[dim].isConstant(1);
+    }
+    if (!any)
+      continue;
+    if (!all)
       return std::nullopt;
-    map.push_back(group->inBegin);
+    for (unsigned dim = group.inBegin; dim < group.inEnd; ++dim)
+      if (!in[dim].isConstant(1)) {
+        result.dims.push_back(in[dim]);
+        result.map.push_back(dim);
+      }
   }
-  return map;
+  return result;
 }
 
 struct SinkReshape : OpInterfaceRewritePattern<ElementwiseOpInterface> {
@@ -88,9 +107,9 @@ struct SinkReshape : OpInterfaceRewritePattern<ElementwiseOpInterface> {
       auto other = operand.getDefiningOp<ReshapeOp>();
       return other && dimsOf(other.getInput()) == in ? other : ReshapeOp();
     };
-    auto map = [&](Value operand) -> std::optional<SmallVector<int64_t>> {
+    auto map = [&](Value operand) -> std::optional<BroadcastBefore> {
       auto broadcast = operand.getDefiningOp<BroadcastOp>();
-      return broadcast && groups ? broadcastBefore(broadcast, *groups)
+      return broadcast && groups ? broadcastBefore(broadcast, *groups, in, out)
                                  : std::nullopt;
     };
     for (Value operand : op->getOperands())
@@ -104,15 +123,12 @@ struct SinkReshape : OpInterfaceRewritePattern<ElementwiseOpInterface> {
         operands.push_back(other.getInput());
       } else if (Value scalar = scalarOf(rewriter, operand)) {
         operands.push_back(makeBroadcast(rewriter, location, scalar, in, {}));
-      } else if (auto dims = map(operand)) {
+      } else if (auto before = map(operand)) {
         Value small = operand.getDefiningOp<BroadcastOp>().getInput();
-        SmallVector<Dim> kept;
-        for (Dim dim : dimsOf(small))
-          if (!dim.isConstant(1))
-            kept.push_back(dim);
-        operands.push_back(makeBroadcast(
-            rewriter, location, makeReshape(rewriter, location, small, kept),
-            in, *dims));
+        operands.push_back(
+            makeBroadcast(rewriter, location,
+                          makeReshape(rewriter, location, small, before->dims),
+                          in, before->map));
       } else {
         operands.push_back(makeReshape(rewriter, location, operand, in));
       }
@@ -122,6 +138,28 @@ struct SinkReshape : OpInterfaceRewritePattern<ElementwiseOpInterface> {
     return success();
   }
 };
+
+/// reshape(f(reshape(a), b)) to f(a, reshape(b)) where the dims are a's again.
+LogicalResult reshapeThereAndBack(ReshapeOp op, PatternRewriter &rewriter) {
+  Operation *inner = op.getInput().getDefiningOp();
+  if (!inner || !isElementwise(inner) || !inner->hasOneUse())
+    return failure();
+  SmallVector<Dim> dims = dimsOf(op.getResult());
+  auto leads = [&](Value operand) {
+    auto reshape = operand.getDefiningOp<ReshapeOp>();
+    return reshape && !isPackedConstant(operand) &&
+           dimsOf(reshape.getInput()) == dims;
+  };
+  if (llvm::none_of(inner->getOperands(), leads))
+    return failure();
+  SmallVector<Value> operands;
+  for (Value operand : inner->getOperands())
+    operands.push_back(leads(operand)
+                           ? operand.getDefiningOp<ReshapeOp>().getInput()
+                           : makeReshape(rewriter, op.getLoc(), operand, dims));
+  rewriter.replaceOp(op, cloneElementwise(rewriter, inner, operands));
+  return success();
+}
 
 struct SinkTranspose : OpInterfaceRewritePattern<ElementwiseOpInterface> {
   SinkTranspose(MLIRContext *context, bool shared)
@@ -218,6 +256,30 @@ static LogicalResult layerNormOfReshape(LayerNormOp op,
   return success();
 }
 
+static bool isOfDot(Value value) {
+  Operation *op = value.getDefiningOp();
+  while (isa_and_present<ReshapeOp, TransposeOp>(op))
+    op = op->getOperand(0).getDefiningOp();
+  return isa_and_present<DotOp>(op);
+}
+
+/// gather_elements(x, i) * number to gather_elements(x * number, i) for an x
+/// that a dot gives: the arithmetic is then its epilogue.
+template <typename Op>
+static LogicalResult scaleBeforeGather(Op op, PatternRewriter &rewriter) {
+  auto gather = op.getLhs().template getDefiningOp<GatherElementsOp>();
+  Value scalar = scalarOf(rewriter, op.getRhs());
+  if (!gather || !scalar || !gather->hasOneUse() ||
+      !gather.getInput().hasOneUse() || !isOfDot(gather.getInput()))
+    return failure();
+  Value number = makeBroadcast(rewriter, op.getLoc(), scalar,
+                               dimsOf(gather.getInput()), {});
+  Value scaled = cloneElementwise(rewriter, op, {gather.getInput(), number});
+  rewriter.replaceOpWithNewOp<GatherElementsOp>(op, scaled, gather.getIndices(),
+                                                gather.getDim());
+  return success();
+}
+
 /// A constant of equal elements is one element, broadcast.
 static LogicalResult splatConstant(ConstantOp op, PatternRewriter &rewriter) {
   auto type = cast<RankedTensorType>(op.getType());
@@ -238,6 +300,9 @@ void knapper::populateSinkPatterns(RewritePatternSet &patterns,
   patterns.add(splatConstant);
   patterns.add(softmaxOfReshape);
   patterns.add(layerNormOfReshape);
+  patterns.add(reshapeThereAndBack);
+  patterns.add(scaleBeforeGather<MulOp>);
+  patterns.add(scaleBeforeGather<DivOp>);
   patterns.add<SinkBroadcast, SinkReshape>(patterns.getContext());
   patterns.add<SinkTranspose>(patterns.getContext(), sinkTransposes);
 }

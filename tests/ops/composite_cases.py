@@ -207,6 +207,55 @@ for dtype in ["f32", "bf16", "f64"]:
              lambda q, k, v, mask, empty=empty: np_attention(q, k, v, mask, scale=0.125, causal="bottom", empty=empty),
              tolerance)
 
+# Numbers added to keys, by f32 beside narrow operands, that exclude some: positions times the slope of a head.
+def np_slopes(q, k, v, mask, n, empty="zero"):
+    np = np_()
+    slopes = np.float32([0.5, 0.25])
+    added = np.where(mask[:, :, :1], n.astype("f4") * slopes[None, :, None, None], -np.inf)
+    return np_attention(q, k, v, added, scale=0.125, causal="bottom", empty=empty)
+
+
+for dtype in ["f32", "f16", "bf16"]:
+    q, k, n, keep = T(dtype, "b", 2, "s", 64), T(dtype, "b", 2, "t", 64), T("i64", "b", 1, 1, "t"), T("i1", "b", 1, 1, "t")
+    m = T("f32", "b", 2, 1, "t")
+    seen = T("i1", "b", 2, 1, "t")
+    for empty in ["zero", "nan", "mean"]:
+        attributes = "causal = true" + (f', ts.empty_row = "{empty}"' if empty != "zero" else "")
+        case(f"attention slopes {empty} {dtype}", [In("q", q), In("k", k), In("v", k), In("mask", keep, "bool"), In("n", n, "normal")],
+             f"%s = ts.constant dense<[0.5, 0.25]> : tensor<2xf32>\n  %s4 = ts.broadcast %s [1] : tensor<2xf32> to {m}\n"
+             f"  %low = ts.constant dense<0xFF800000> : tensor<f32>\n  %l4 = ts.broadcast %low [] : tensor<f32> to {m}\n"
+             f"  %x = ts.convert %n : {n} to {T('f32', 'b', 1, 1, 't')}\n"
+             f"  %x4 = ts.broadcast %x [0, 1, 2, 3] : {T('f32', 'b', 1, 1, 't')} to {m}\n  %a = ts.mul %s4, %x4 : {m}\n"
+             f"  %k4 = ts.broadcast %mask [0, 1, 2, 3] : {keep} to {seen}\n  %m = ts.select %k4, %a, %l4 : {seen}, {m}\n"
+             f"  %r = ts.attention %q, %k, %v mask %m : {m} scale 0.125 {{{attributes}}} : {q}, {k}, {k}", q,
+             [dict(b=8, s=5, t=5), dict(b=3, s=150, t=150), dict(b=1, s=40, t=300)],
+             lambda q, k, v, mask, n, empty=empty: np_slopes(q, k, v, mask, n, empty),
+             {"f32": "relative 5e-6", "f16": "relative 2e-3", "bf16": "relative 2e-2"}[dtype])
+
+# A mask of several tensors, one of them read across its rows, and rows that see no key.
+def np_two_addends(q, k, v, c, p, mask):
+    np = np_()
+    added = c.astype("f8") + p.astype("f8").swapaxes(-1, -2)
+    return np_attention(q, k, v, np.where(mask, added, -np.inf), scale=0.125, empty="mean")
+
+
+for dtype in ["f32", "f16", "bf16"]:
+    for depth in [64, 128]:
+        q, k, m = T(dtype, "b", 2, "s", depth), T(dtype, "b", 2, "t", depth), T("i1", "b", 1, 1, "t")
+        c, p, w, seen = T(dtype, "b", 2, "s", "t"), T(dtype, "b", 2, "t", "s"), T("f32", "b", 2, "s", "t"), T("i1", "b", 2, "s", "t")
+        elsewhere = dtype != "f32"  # a conversion to the same type is none
+        wide = lambda of, to, n: f"  %{n}w = ts.convert %{n} : {of} to {to}\n" if elsewhere else ""  # noqa: E731
+        n = "w" if elsewhere else ""
+        case(f"attention two addends {depth} {dtype}",
+             [In("q", q), In("k", k), In("v", k), In("c", c), In("p", p), In("mask", m, "bool")],
+             f"%low = ts.constant dense<0xFF800000> : tensor<f32>\n  %l4 = ts.broadcast %low [] : tensor<f32> to {w}\n"
+             + wide(c, w, "c") + wide(p, T("f32", "b", 2, "t", "s"), "p")
+             + f"  %pt = ts.transpose %p{n} [0, 1, 3, 2] : {T('f32', 'b', 2, 't', 's')}\n  %a = ts.add %c{n}, %pt : {w}\n"
+             f"  %k4 = ts.broadcast %mask [0, 1, 2, 3] : {m} to {seen}\n  %m = ts.select %k4, %a, %l4 : {seen}, {w}\n"
+             f'  %r = ts.attention %q, %k, %v mask %m : {w} scale 0.125 {{ts.empty_row = "mean"}} : {q}, {k}, {k}', q,
+             [dict(b=2, s=5, t=5), dict(b=1, s=150, t=70), dict(b=1, s=40, t=301), dict(b=3, s=9, t=1)], np_two_addends,
+             {"f32": "relative 5e-6", "f16": "relative 2e-3", "bf16": "relative 2e-2"}[dtype])
+
 # Masks of keys over several blocks of them, of batches and of heads: rows that see none, or see keys of one block alone.
 for dtype in ["f32", "f16", "bf16"]:
     tolerance = {"f32": "relative 5e-6", "f16": "relative 2e-3", "bf16": "relative 2e-2"}[dtype]

@@ -134,6 +134,15 @@ bool changesScores(ts::AttentionOp op) {
          op.getSoftcap().convertToDouble() > 0;
 }
 
+/// Whether several values, or one that does not lie in memory, make the mask.
+bool computesMask(ts::AttentionOp op) {
+  Value mask = op.getMask();
+  if (!mask)
+    return false;
+  auto view = fusion::stridedView(mask, fusion::isReindex);
+  return !view || !isa<BlockArgument>(view->base);
+}
+
 config::EmptyRowValue emptyRowConfig(ts::AttentionOp op) {
   switch (ts::emptyRowOf(op)) {
   case ts::EmptyRow::zero:
@@ -185,7 +194,9 @@ void chooseWarpgroups(ts::KernelOp kernel, const Places &places,
   bool three = narrow && !widened && !changesScores(op) && !op.getMask() &&
                ts::emptyRowOf(op) != ts::EmptyRow::mean;
   // What is read of a mask takes registers, too.
-  int64_t keys = changesScores(op) ? (wide ? 32 : 96) : (wide ? 64 : 128);
+  int64_t keys = wide ? 64 : 128;
+  if (changesScores(op))
+    keys = wide ? 32 : !computesMask(op) ? 96 : narrow ? 64 : 32;
   // Weights of f32 are two or three words where others are one.
   if (widened)
     keys = 64;

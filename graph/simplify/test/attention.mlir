@@ -432,3 +432,144 @@ func.func @no_softmax(%x: tensor<5x4x4xf32>) -> (tensor<5x4x4xf32>, tensor<5x4x4
   %q = ts.div %e, %u1 : tensor<5x4x4xf32>
   return %p, %q : tensor<5x4x4xf32>, tensor<5x4x4xf32>
 }
+
+!kh = tensor<?x?xf32, #ts.dims<"4*b", "s">>
+!k1 = tensor<?x1x?xf32, #ts.dims<"4*b", 1, "s">>
+!kss = tensor<?x?x?xf32, #ts.dims<"4*b", "s", "s">>
+
+// Slopes times positions, added where batch and heads are one dim (torch's
+// baddbmm). What is computed from integers cannot make up for the fill: a row
+// without a key is the mean, although the fill is finite.
+// CHECK-LABEL: @slopes
+// CHECK: ts.scan add %arg3
+// CHECK: %[[A:.*]] = ts.mul {{.*}} : tensor<?x4x?xf32
+// CHECK: %[[S:.*]] = ts.select %{{.*}}, %[[A]], %{{.*}} : tensor<?x4x?xi1
+// CHECK: %[[M:.*]] = ts.reshape %[[S]]
+// CHECK: ts.attention %arg0, %arg1, %arg2 mask %[[M]] : tensor<?x4x1x?xf32{{.*}} scale 2.500000e-01 {causal = true, ts.empty_row = "mean"}
+func.func @slopes(%q: !q, %k: !q, %v: !q, %tokens: tensor<?x?xi64, #ts.dims<"b", "s">>) -> !q {
+  %slopes = ts.constant dense<[0.5, 0.25, 0.125, 0.0625]> : tensor<4xf32>
+  %zero = ts.constant dense<0.0> : tensor<f32>
+  %min = ts.constant dense<-3.40282347E+38> : tensor<f32>
+  %quarter = ts.constant dense<0.25> : tensor<f32>
+  %count = ts.scan add %tokens dim 1 : tensor<?x?xi64, #ts.dims<"b", "s">>
+  %place = ts.convert %count : tensor<?x?xi64, #ts.dims<"b", "s">> to tensor<?x?xf32, #ts.dims<"b", "s">>
+  %p3 = ts.broadcast %place [0, 2] : tensor<?x?xf32, #ts.dims<"b", "s">> to tensor<?x4x?xf32, #ts.dims<"b", 4, "s">>
+  %s3 = ts.broadcast %slopes [1] : tensor<4xf32> to tensor<?x4x?xf32, #ts.dims<"b", 4, "s">>
+  %a3 = ts.mul %s3, %p3 : tensor<?x4x?xf32, #ts.dims<"b", 4, "s">>
+  %a1 = ts.reshape %a3 : tensor<?x4x?xf32, #ts.dims<"b", 4, "s">> to !k1
+  %ab = ts.broadcast %a1 [0, 1, 2] : !k1 to !kss
+  %scores = ts.dot %q, %k batch [0, 1] x [0, 1] contract [3] x [3] : !q, !q
+  %f = ts.broadcast %quarter [] : tensor<f32> to !s
+  %scaled = ts.mul %scores, %f : !s
+  %merged = ts.reshape %scaled : !s to !kss
+  %added = ts.add %merged, %ab : !kss
+  %apart = ts.reshape %added : !kss to !s
+  %allowed = ts.convert %tokens : tensor<?x?xi64, #ts.dims<"b", "s">> to !row
+  %i = ts.iota 0 : !iota
+  %key = ts.broadcast %i [1] : !iota to !ss
+  %query = ts.broadcast %i [0] : !iota to !ss
+  %le = ts.compare le %key, %query : !ss
+  %causal4 = ts.broadcast %le [2, 3] : !ssb to !mb
+  %allowed4 = ts.broadcast %allowed [0, 3] : !row to !mb
+  %both = ts.and %causal4, %allowed4 : !mb
+  %zm = ts.broadcast %zero [] : tensor<f32> to !m
+  %mm = ts.broadcast %min [] : tensor<f32> to !m
+  %mask = ts.select %both, %zm, %mm : !mb, !m
+  %maskb = ts.broadcast %mask [0, 1, 2, 3] : !m to !s
+  %masked = ts.add %apart, %maskb : !s
+  %p = ts.softmax %masked dim 3 : !s
+  %out = ts.dot %p, %v batch [0, 1] x [0, 1] contract [3] x [2] : !s, !q
+  return %out : !q
+}
+
+// What may be any number, as an input, could outweigh the fill: it stays one.
+// CHECK-LABEL: @any_addend
+// CHECK: ts.select
+// CHECK: %[[M:.*]] = ts.add %arg4, %{{.*}} : tensor<?x1x?x?xf32
+// CHECK: ts.attention %arg0, %arg1, %arg2 mask %[[M]] : {{.*}} scale 1.0{{.*}} {ts.empty_row = "nan"}
+func.func @any_addend(%q: !q, %k: !q, %v: !q, %allowed: !row, %bias: !m) -> !q {
+  %zero = ts.constant dense<0.0> : tensor<f32>
+  %min = ts.constant dense<-3.40282347E+38> : tensor<f32>
+  %scores = ts.dot %q, %k batch [0, 1] x [0, 1] contract [3] x [3] : !q, !q
+  %biasb = ts.broadcast %bias [0, 1, 2, 3] : !m to !s
+  %biased = ts.add %scores, %biasb : !s
+  %allowed4 = ts.broadcast %allowed [0, 3] : !row to !mb
+  %zm = ts.broadcast %zero [] : tensor<f32> to !m
+  %mm = ts.broadcast %min [] : tensor<f32> to !m
+  %mask = ts.select %allowed4, %zm, %mm : !mb, !m
+  %maskb = ts.broadcast %mask [0, 1, 2, 3] : !m to !s
+  %masked = ts.add %biased, %maskb : !s
+  %p = ts.softmax %masked dim 3 : !s
+  %out = ts.dot %p, %v batch [0, 1] x [0, 1] contract [3] x [2] : !s, !q
+  return %out : !q
+}
+
+// A given mask that is a sum: its causal part becomes the attribute, the number
+// beside it stays.
+// CHECK-LABEL: @given_sum
+// CHECK: %[[M:.*]] = ts.mul {{.*}} : tensor<1x4x?x?xf32
+// CHECK: ts.attention %arg0, %arg1, %arg2 mask %[[M]] : {{.*}} scale 5.000000e-01 {causal = true} :
+func.func @given_sum(%q: !q, %k: !q, %v: !q) -> !q {
+  %slopes = ts.constant dense<[0.5, 0.25, 0.125, 0.0625]> : tensor<4xf32>
+  %zero = ts.constant dense<0.0> : tensor<f32>
+  %min = ts.constant dense<-3.40282347E+38> : tensor<f32>
+  %i = ts.iota 0 : !iota
+  %place = ts.convert %i : !iota to tensor<?xf32, #ts.dims<"s">>
+  %p4 = ts.broadcast %place [3] : tensor<?xf32, #ts.dims<"s">> to tensor<1x4x?x?xf32, #ts.dims<1, 4, "s", "s">>
+  %s4 = ts.broadcast %slopes [1] : tensor<4xf32> to tensor<1x4x?x?xf32, #ts.dims<1, 4, "s", "s">>
+  %a4 = ts.mul %s4, %p4 : tensor<1x4x?x?xf32, #ts.dims<1, 4, "s", "s">>
+  %key = ts.broadcast %i [1] : !iota to !ss
+  %query = ts.broadcast %i [0] : !iota to !ss
+  %le = ts.compare le %key, %query : !ss
+  %le4 = ts.broadcast %le [2, 3] : !ssb to tensor<1x4x?x?xi1, #ts.dims<1, 4, "s", "s">>
+  %z4 = ts.broadcast %zero [] : tensor<f32> to tensor<1x4x?x?xf32, #ts.dims<1, 4, "s", "s">>
+  %m4 = ts.broadcast %min [] : tensor<f32> to tensor<1x4x?x?xf32, #ts.dims<1, 4, "s", "s">>
+  %c4 = ts.select %le4, %z4, %m4 : tensor<1x4x?x?xi1, #ts.dims<1, 4, "s", "s">>, tensor<1x4x?x?xf32, #ts.dims<1, 4, "s", "s">>
+  %mask = ts.add %a4, %c4 : tensor<1x4x?x?xf32, #ts.dims<1, 4, "s", "s">>
+  %r = ts.attention %q, %k, %v mask %mask : tensor<1x4x?x?xf32, #ts.dims<1, 4, "s", "s">> scale 0.5 : !q, !q, !q
+  return %r : !q
+}
+
+!kb = tensor<?x?x6xf32, #ts.dims<"4*b", "s", 6>>
+!kb4 = tensor<?x4x?x6xf32, #ts.dims<"b", 4, "s", 6>>
+!pos = tensor<?x4x6x8xf32, #ts.dims<"b", 4, 6, 8>>
+!ki = tensor<?x?x?xi64, #ts.dims<"4*b", "s", "s">>
+
+// Disentangled attention: products of queries and of keys with positions,
+// gathered, are added; the division joins the products. They outweigh the fill
+// as little as a score does.
+// CHECK-LABEL: @disentangled
+// CHECK: %[[P:.*]] = ts.mul
+// CHECK: %[[PR:.*]] = ts.reshape %[[P]]
+// CHECK: %[[C:.*]] = ts.gather_elements %[[PR]], %arg5 dim 2
+// CHECK: %[[T:.*]] = ts.transpose %{{.*}} [0, 2, 1]
+// CHECK: %[[A:.*]] = ts.add %[[C]], %[[T]]
+// CHECK: %[[A4:.*]] = ts.reshape %[[A]]
+// CHECK: %[[M:.*]] = ts.select %{{.*}}, %[[A4]], %{{.*}}
+// CHECK: ts.attention %arg0, %arg1, %arg2 mask %[[M]] : tensor<?x4x?x?xf32{{.*}} scale 1.0{{.*}} {ts.empty_row = "mean"}
+// CHECK-NOT: ts.softmax
+func.func @disentangled(%q: !q, %k: !q, %v: !q, %pk: !pos, %pq: !pos, %i: !ki, %j: !ki, %excluded: !mb) -> !q {
+  %four = ts.constant dense<4.0> : tensor<f32>
+  %min = ts.constant dense<-3.40282347E+38> : tensor<f32>
+  %f = ts.broadcast %four [] : tensor<f32> to !kss
+  %scores = ts.dot %q, %k batch [0, 1] x [0, 1] contract [3] x [3] : !q, !q
+  %merged = ts.reshape %scores : !s to !kss
+  %cd = ts.dot %q, %pk batch [0, 1] x [0, 1] contract [3] x [3] : !q, !pos
+  %c = ts.reshape %cd : !kb4 to !kb
+  %cg = ts.gather_elements %c, %i dim 2 : !kb, !ki
+  %cs = ts.div %cg, %f : !kss
+  %pd = ts.dot %k, %pq batch [0, 1] x [0, 1] contract [3] x [3] : !q, !pos
+  %p = ts.reshape %pd : !kb4 to !kb
+  %pg = ts.gather_elements %p, %j dim 2 : !kb, !ki
+  %ps = ts.div %pg, %f : !kss
+  %pt = ts.transpose %ps [0, 2, 1] : !kss
+  %bias = ts.add %cs, %pt : !kss
+  %sum = ts.add %merged, %bias : !kss
+  %apart = ts.reshape %sum : !kss to !s
+  %x4 = ts.broadcast %excluded [0, 1, 2, 3] : !mb to !sb
+  %m4 = ts.broadcast %min [] : tensor<f32> to !s
+  %masked = ts.select %x4, %m4, %apart : !sb, !s
+  %w = ts.softmax %masked dim 3 : !s
+  %out = ts.dot %w, %v batch [0, 1] x [0, 1] contract [3] x [2] : !s, !q
+  return %out : !q
+}

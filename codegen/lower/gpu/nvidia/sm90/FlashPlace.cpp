@@ -48,9 +48,21 @@ LogicalResult FlashRecipe::place() {
 llvm::Value *FlashRecipe::seesFirst(const FlashTile &rows) {
   if (!g.mean)
     return b.getTrue();
-  if (g.region || !causal)
+  if (!causal)
     return b.getFalse();
   llvm::Value *sees = b.CreateICmpSGT(causal, n32(0));
+  if (g.region) {
+    // The copying thread has few registers, and one row is asked for all.
+    constexpr size_t mostOps = 16;
+    mlir::Block &block = op.getBody().front();
+    if (!block.getArgument(3).use_empty() ||
+        block.getOperations().size() > mostOps)
+      return b.getFalse();
+    Carried scores(op.run(), g.number(0));
+    if (failed(scoresOf(op, scores, rows.batch, rows.head, rows.first, n32(0))))
+      status = failure();
+    return b.CreateAnd(sees, b.CreateFCmpUGE(scores[0], g.number(kUnseen)));
+  }
   return mask ? b.CreateAnd(sees, b.CreateIsNotNull(maskAt(rows, n32(0))))
               : sees;
 }
