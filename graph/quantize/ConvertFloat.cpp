@@ -88,8 +88,8 @@ static bool isScale(OpOperand &operand) {
   return isa<PackedDotOp>(operand.getOwner()) && operand.getOperandNumber() > 0;
 }
 
-/// Whether a value is results of products alone, moved, added up, scaled or
-/// offset by channel: what 16 bits hold as far as they hold the products.
+/// Whether a value is results of matmuls alone, moved, added up, scaled or
+/// offset by channel: what 16 bits hold as far as they hold the matmuls.
 static bool isOfMatmuls(Value value, unsigned depth = 0) {
   constexpr unsigned most = 24;
   Operation *op = value.getDefiningOp();
@@ -107,9 +107,9 @@ static bool isOfMatmuls(Value value, unsigned depth = 0) {
   return llvm::all_of(
              op->getOperands(),
              [&](Value operand) {
-               bool product = isOfMatmuls(operand, depth + 1);
-               any |= product;
-               return product || isPackedConstant(operand) ||
+               bool matmul = isOfMatmuls(operand, depth + 1);
+               any |= matmul;
+               return matmul || isPackedConstant(operand) ||
                       (operand.getDefiningOp<BroadcastOp>() &&
                        isPackedConstant(
                            operand.getDefiningOp<BroadcastOp>().getInput()));
