@@ -188,8 +188,9 @@ struct knapper_call {
      when there is none. Of the compute function only. */
   void *(*allocate)(const knapper_call *call, size_t bytes);
   void *internal;
-  /* Of an operator `on_device`: the stream that its work belongs to (CUDA: a
-     CUstream); NULL on a device without streams. */
+  /* Of an operator `on_device`: the stream that its work belongs to, which may
+     be the one that the caller gave the run (CUDA: a CUstream, the legacy
+     default stream as CU_STREAM_LEGACY); NULL on a device without streams. */
   void *stream;
 };
 

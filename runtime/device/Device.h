@@ -183,6 +183,9 @@ public:
   /// Where `Device::hasStreams`: the stream of this queue's work, for other
   /// queues to follow and lead. Lives as long as the queue.
   virtual void *ownStream() const { return nullptr; }
+  /// Where commands go at this moment, for who gives the device work of their
+  /// own among them: between `follow` and `lead` it may be the followed stream.
+  virtual void *workStream() const { return ownStream(); }
 
   /// Where `Device::canRecord`: launches and copies up to endRecording are kept
   /// instead of run; replay runs them in their order, any number of times.

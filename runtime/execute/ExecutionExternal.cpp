@@ -162,7 +162,7 @@ Status Execution::runExternal(uint32_t index) {
     state.text.push_back(std::move(made));
     return state.text.back().get();
   };
-  void *stream = host ? nullptr : state.queue->ownStream();
+  void *stream = host ? nullptr : state.queue->workStream();
   if (Status s = op.compute(external.node, call.inputs, call.outputs, allocate,
                             stream);
       !s)

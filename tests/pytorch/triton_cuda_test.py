@@ -158,6 +158,13 @@ def test_in_a_stream_of_the_callers():
     torch.testing.assert_close(made, (x * 2 + y + 1) * 2)
 
 
+def test_its_place_in_the_programs_order():
+    f = compiled(lambda x, w: add(x @ w @ w @ w, x) @ w)
+    x, w = randn(4096, 4096), randn(4096, 4096) / 64
+    for _ in range(3):
+        torch.testing.assert_close(f(x, w), (x @ w @ w @ w + x) @ w, rtol=1e-3, atol=1e-2)
+
+
 def test_captured_by_the_user():
     f = compiled(lambda x, y: add(x * 2, y) + 1)
     x, y = randn(1000), randn(1000)

@@ -76,9 +76,18 @@ def _device_of(call: Any) -> torch.device:
     return torch.device("cuda", torch.cuda.current_device()) if call.stream else torch.device("cpu")
 
 
-@functools.lru_cache(maxsize=64)
+LEGACY_STREAM = 1  # CU_STREAM_LEGACY
+
+
 def _stream(address: int | None) -> Callable[[], Any]:
     """A context in which torch and Triton work in the program's stream."""
     if not address:
         return lambda: torch.no_grad()
+    if address == LEGACY_STREAM:
+        return functools.partial(torch.cuda.stream, torch.cuda.default_stream())
+    return _external(address)
+
+
+@functools.lru_cache(maxsize=64)
+def _external(address: int) -> Callable[[], Any]:
     return functools.partial(torch.cuda.stream, torch.cuda.ExternalStream(address))

@@ -16,6 +16,7 @@ namespace {
 constexpr unsigned kNonBlocking = 1;   // cuStreamCreate
 constexpr unsigned kDisableTiming = 2; // cuEventCreate
 constexpr int kCaptureOfThread = 1;    // cuStreamBeginCapture
+constexpr uintptr_t kLegacyStream = 1; // CU_STREAM_LEGACY
 
 Pointer pointer(const void *address) {
   return reinterpret_cast<Pointer>(address);
@@ -226,6 +227,9 @@ public:
   }
   bool isCaptured() const override { return captured; }
   void *ownStream() const override { return own; }
+  void *workStream() const override {
+    return stream ? stream : reinterpret_cast<void *>(kLegacyStream);
+  }
 
   Status beginRecording() override {
     if (recording)

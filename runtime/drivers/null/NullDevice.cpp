@@ -89,6 +89,7 @@ public:
     return state();
   }
   void *ownStream() const override { return &own; }
+  void *workStream() const override { return followed ? followed : &own; }
   Status launch(const LaunchCommand &command) override {
     if (recording) {
       recording->add(command);
