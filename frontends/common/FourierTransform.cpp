@@ -12,12 +12,12 @@ namespace {
 /// A matrix of roots of one has so many rows at most.
 constexpr int64_t largestPrime = 2048;
 
-int64_t largestPrimeOf(int64_t number) {
-  int64_t largest = 1;
-  for (int64_t d = 2; d * d <= number; ++d)
-    for (; number % d == 0; number /= d)
-      largest = d;
-  return std::max(largest, number);
+/// Of a positive number.
+bool hasPrimeAbove(int64_t number, int64_t most) {
+  for (int64_t d = 2; d <= most; ++d)
+    while (number % d == 0)
+      number /= d;
+  return number > 1;
 }
 
 } // namespace
@@ -27,7 +27,7 @@ Value fourierTransform(NodeBuilder &n, Value x, Dim length, bool inverse,
   if (!x)
     return {};
   if (std::optional<int64_t> known = length.asConstant();
-      known && largestPrimeOf(*known) > largestPrime) {
+      known && *known > 0 && hasPrimeAbove(*known, largestPrime)) {
     (void)n.unsupported("a transform of " + std::to_string(*known) +
                         " elements, which has a prime factor above " +
                         std::to_string(largestPrime));

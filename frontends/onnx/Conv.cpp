@@ -183,18 +183,20 @@ LogicalResult importCol2Im(Node &n) {
     return n.bindSize(n.sizeScalar(size, n.b.getI64Type()), hint);
   };
   Dim channels = dims[1];
+  // Numbers first: what is left of a size of the run's divides by no number.
   for (Dim size : *window) {
-    if (!size.asConstant()) {
-      // Whether it divides them the reshape below asks.
-      channels = named(channels.floorDiv(size.max(n.dim(1))), "channels");
+    if (!size.asConstant())
       continue;
-    }
     std::optional<Dim> rest = channels.exactDiv(size);
     if (!rest)
       return n.fail(dims[1].str() + " channels do not divide by the block",
                     "correct block_shape");
     channels = *rest;
   }
+  // Whether these divide them the reshape below asks.
+  for (Dim size : *window)
+    if (!size.asConstant())
+      channels = named(channels.floorDiv(size.max(n.dim(1))), "channels");
   // [N, C * K.., L..] to [N, C, K * L..]
   SmallVector<Dim> split{dims[0], channels}, merged = split, blocks;
   SmallVector<int64_t> order{0, 1};

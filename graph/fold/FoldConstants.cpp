@@ -39,6 +39,10 @@ int64_t workOf(Operation *op) {
     Dim flops = hero.matmulFlops();
     consider(flops.floorDiv(flops.like(2)));
   }
+  // The reference sums up every element for each.
+  if (auto transform = dyn_cast<DftOp>(op))
+    consider(elementCount(op->getResult(0).getType()) *
+             Dim(transform.getLength()));
   work += loops;
   return work;
 }

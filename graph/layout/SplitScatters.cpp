@@ -45,7 +45,7 @@ static int64_t partsOf(int64_t updates, int64_t places, int64_t row,
 static TypedAttr neutralOf(OpBuilder &b, ReduceKind kind, Type element) {
   bool largest = kind == ReduceKind::min;
   if (auto floating = dyn_cast<FloatType>(element)) {
-    if (kind == ReduceKind::add) // of -0 too
+    if (kind == ReduceKind::add)
       return b.getFloatAttr(element, -0.0);
     if (kind == ReduceKind::mul)
       return b.getFloatAttr(element, 1);

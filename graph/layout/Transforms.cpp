@@ -302,7 +302,10 @@ DftOp asComplex(DftOp op) {
 /// what they transform is zeros or not needed.
 bool prefersPasses(const FourierPlan &plan, bool padded) {
   constexpr int64_t least = 16, leastPaddedChirp = 1000;
-  return plan.complexLength >=
+  // Its table is a constant of the artefact: a few dozen MiB.
+  constexpr int64_t most = 1 << 22;
+  return plan.passLength <= most &&
+         plan.complexLength >=
          (plan.isChirp() && padded ? leastPaddedChirp : least);
 }
 

@@ -114,20 +114,27 @@ void MaskParts::takeCondition(Value condition, ArrayRef<int64_t> dims,
 }
 
 bool MaskParts::mayEmptyRows(Dim queries, Dim keys) const {
-  bool excludes = llvm::any_of(added, [](const MaskPart &part) {
-    return !largestMagnitude(part.value);
-  });
+  // All of them together: kernels sum them up in f32, times log2 e.
+  constexpr double mostSum = 0x1p98;
+  double sum = 0;
+  bool excludes = false;
+  for (const MaskPart &part : added) {
+    std::optional<double> most = largestMagnitude(part.value);
+    excludes |= !most;
+    sum += most.value_or(0);
+  }
+  excludes |= sum > mostSum;
   if (excludes || !allowed.empty() || !steps.empty())
     return true;
   if (causality != Causality::bottomRight)
     return false; // the first key, if there is one, is seen by every query
   // Symbols are not negative, so neither is a sum of their products.
   ts::DimAttr surplus = (keys - queries).attr();
-  bool sum = llvm::all_of(surplus.getCoefficients(),
+  bool isSum = llvm::all_of(surplus.getCoefficients(),
                           [](int64_t factor) { return factor >= 0; });
   for (ArrayAttr monomial : surplus.getMonomials())
-    sum &= llvm::all_of(monomial, llvm::IsaPred<StringAttr>);
-  return !sum;
+    isSum &= llvm::all_of(monomial, llvm::IsaPred<StringAttr>);
+  return !isSum;
 }
 
 /// A part that is a number where a condition (negated: its opposite) does not
@@ -174,15 +181,17 @@ void MaskParts::takeAdded(const MaskPart &part, bool alone) {
   added.push_back(part);
 }
 
-/// The parts whose sum the part is.
-static void summands(const MaskPart &given, SmallVectorImpl<MaskPart> &parts) {
+/// The parts whose sum the part is: sixteen at most, as sums may share operands.
+static void summands(const MaskPart &given, SmallVectorImpl<MaskPart> &parts,
+                     unsigned depth = 0) {
+  constexpr unsigned most = 4;
   MaskPart part = stripMovement(given);
-  if (!part.value.getDefiningOp<AddOp>()) {
+  if (depth == most || !part.value.getDefiningOp<AddOp>()) {
     parts.push_back(part);
     return;
   }
   for (Value operand : part.value.getDefiningOp()->getOperands())
-    summands({operand, part.dims}, parts);
+    summands({operand, part.dims}, parts, depth + 1);
 }
 
 /// Whether adding the part to `fill` gives `fill`, rounded. Of dots, as of the

@@ -41,13 +41,13 @@ std::optional<double> magnitude(Value value, MagnitudeSearch &search) {
     return magnitude(op->getOperand(operand), search);
   };
   std::optional<double> result;
-  if (auto constant = dyn_cast<ConstantOp>(op))
-    return ofConstant(constant);
   if (isa<DotOp>(op))
     return search.ofDots;
   if (isa<TanhOp, SigmoidOp>(op))
     return of(0) ? std::optional(1.0) : std::nullopt;
-  if (isa<BroadcastOp, ReshapeOp, TransposeOp, SliceOp, DimCastOp, ConvertOp,
+  if (auto constant = dyn_cast<ConstantOp>(op)) {
+    result = ofConstant(constant);
+  } else if (isa<BroadcastOp, ReshapeOp, TransposeOp, SliceOp, DimCastOp, ConvertOp,
           GatherOp, GatherElementsOp, NegOp, AbsOp>(op)) {
     result = of(0);
   } else if (isa<AddOp, SubOp, MulOp, SelectOp>(op)) {

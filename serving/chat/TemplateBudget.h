@@ -54,7 +54,8 @@ public:
     if (!sound)
       throw std::runtime_error("the template is damaged");
   }
-  /// Columns of `what`, which a template may ask for once a character.
+  /// Columns of `what`: few, as a template may ask for them at every character
+  /// of a text.
   static int width(int64_t asked, const char *what = "an indentation") {
     if (asked > 64)
       throw std::runtime_error(std::string(what) + " of more than 64 columns");

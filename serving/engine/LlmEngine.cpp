@@ -302,9 +302,11 @@ Status LlmEngine::waitForStep() {
   Status status = runner->wait();
   cache.endStep();
   // Of what was found wrong while the next step was submitted this one is the
-  // reason, or shares it.
-  if (status)
-    status = std::exchange(earlyStatus, success());
+  // reason, or shares it. What the device refused is tried again between the
+  // steps.
+  Status late = std::exchange(earlyStatus, success());
+  if (status && !late && late.error().kind != ErrorKind::device)
+    status = std::move(late);
   if (lastRun > 0)
     counters.idleNanoseconds += runner->gapNanoseconds().value_or(0);
   lastRun = now();

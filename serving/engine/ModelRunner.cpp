@@ -61,7 +61,13 @@ ModelRunner::create(std::shared_ptr<Module> module,
   runner->apart = !runner->device->addressesHost();
   TRY(runner->allocate());
   // What no queue takes computes in the memory of its caller.
-  if (runner->device->isAsynchronous()) {
+  bool queued =
+      runner->device->isAsynchronous() && runner->device->hasStreams();
+  if (runner->apart && !queued)
+    return userError("has memory of its own and no streams, so it serves no "
+                     "models",
+                     "the device", "another device");
+  if (queued) {
     ASSIGN_OR_RETURN(runner->steps, StepQueue::create(runner->device));
     if (!bestTokens)
       return internalError("does not say its best tokens",
@@ -192,12 +198,11 @@ Status ModelRunner::runProgram(const StepBatch &batch,
 
 Status ModelRunner::submit(const StepBatch &given) {
   fetchedRows.clear();
-  const StepBatch &batch = rounded(given);
   if (steps) {
     // Of a step that is not submitted nothing is left on the device.
     auto leaveNone = [&] { (void)steps->finish(); };
     try {
-      Status status = submitQueued(batch);
+      Status status = submitQueued(rounded(given));
       if (!status)
         leaveNone();
       return status;
@@ -206,6 +211,7 @@ Status ModelRunner::submit(const StepBatch &given) {
       throw;
     }
   }
+  const StepBatch &batch = rounded(given);
   hostLogits.resize(batch.rows.size() * static_cast<size_t>(vocabulary));
   std::array<const int32_t *, 7> numbers{
       batch.tokens.data(), batch.position.data(), batch.sequence.data(),

@@ -46,10 +46,16 @@ Status StepQueue::reserveNumbers(size_t bytes) {
     return success();
   TRY(finish()); // the device may read the old ones
   bytes = std::bit_ceil(bytes);
-  ASSIGN_OR_RETURN(numbers, device->allocate(bytes, MemoryKind::device));
-  for (Slot &slot : slots) {
-    ASSIGN_OR_RETURN(slot.numbers, device->allocate(bytes, MemoryKind::host));
+  // All of them or none: the size of one stands for the others.
+  ASSIGN_OR_RETURN(std::unique_ptr<DeviceBuffer> made,
+                   device->allocate(bytes, MemoryKind::device));
+  std::array<std::unique_ptr<DeviceBuffer>, kMostSteps> lists;
+  for (auto &list : lists) {
+    ASSIGN_OR_RETURN(list, device->allocate(bytes, MemoryKind::host));
   }
+  numbers = std::move(made);
+  for (size_t i = 0; i < kMostSteps; ++i)
+    slots[i].numbers = std::move(lists[i]);
   return success();
 }
 

@@ -39,7 +39,7 @@ def dft(dtype, rows, length, kind="complex", inverse=False, sizes=({},)):
 rng = random.Random(19)
 KINDS = ["complex", "from_real", "to_real"]
 # Each power of two; small factors in every order that a plan has; odd ones; primes, whose products are matrices.
-LENGTHS = [2**i for i in range(14)] + [6, 10, 12, 15, 18, 20, 24, 27, 30, 36, 40, 45, 48, 60, 77, 80, 81, 90, 96, 100, 105, 112, 121, 125, 126, 143,
+LENGTHS = [2**i for i in range(14)] + [6, 10, 12, 74, 111, 148, 222, 15, 18, 20, 24, 27, 30, 36, 40, 45, 48, 60, 77, 80, 81, 90, 96, 100, 105, 112, 121, 125, 126, 143,
                                        144, 150, 160, 169, 200, 240, 250, 256, 288, 320, 343, 360, 400, 480, 500, 640, 729, 800, 882, 1000, 1001, 1155,
                                        1200, 1280, 1536, 1715, 2187, 2310, 2400, 3000, 3125, 3600, 4410, 5000, 6000, 6174, 7168] + [
                                        3, 7, 11, 13, 17, 31, 34, 97, 127, 257, 331, 509, 592, 942, 1018, 1994, 2003, 4489]  # fmt: skip

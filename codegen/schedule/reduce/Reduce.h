@@ -159,7 +159,7 @@ private:
   struct TileLoops; // ReduceLoops.cpp
   void findPasses();
   void allocateScratch(mlir::Value shift);
-  /// Turns to a row (column form: to a column block and what is around it).
+  /// Moves to a row (column form: to a column block and what is around it).
   void moveTo(mlir::Value program);
   /// Computes the reductions of a pass.
   llvm::LogicalResult run(unsigned pass, llvm::ArrayRef<Fetch> fetches = {},

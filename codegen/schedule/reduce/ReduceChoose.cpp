@@ -269,10 +269,10 @@ void ReduceChoice::chooseGpuRowLanes() {
     lanes = aroundRow(copy, *number, target);
   // One of several iterations has partial results beside it in registers.
   constexpr int64_t mostOfIteration = 16384;
-  bool iterations = llvm::any_of(space.reduced, [&](int64_t d) {
+  bool hasLoops = llvm::any_of(space.reduced, [&](int64_t d) {
     return d != int64_t(lane) && !space.dims[d].isConstant(1);
   });
-  if (rowForm && iterations && lanes > mostOfIteration)
+  if (rowForm && hasLoops && lanes > mostOfIteration)
     lanes = equalTiles(copy, representative(run), mostOfIteration);
   while (lanes > 128 && lanes / 2 >= representative(run))
     lanes /= 2;

@@ -71,7 +71,7 @@ def eager_of(module: GraphModule) -> tuple[Eager | None, str]:
     held: dict[str, Any] = {}
     for node in module.graph.nodes:
         if isinstance(node.target, torch._ops.HigherOrderOperator):
-            return None, f"{node.target} has graphs of its own"
+            return None, f"{node.target} runs in the compiled program alone"
         values = node.meta.get("val")
         for each in values if isinstance(values, (list, tuple)) else [values]:
             if isinstance(each, (torch.Tensor, torch.SymInt)) and free_unbacked_symbols(each):

@@ -162,6 +162,10 @@ def launch_of(node: Node) -> Launch:
         if name not in copies and not source.meta["val"].is_contiguous()
     }
     numbers = {name: value for name, value in runs.items() if name not in tensors}
+    for name, value in numbers.items():
+        told = value.meta.get("val") if isinstance(value, Node) else value
+        if isinstance(told, bool) or not isinstance(told, (int, torch.SymInt)):
+            raise Refused(f"'{name}' is a {type(told).__name__} that only a run knows; whole numbers are taken")
     arguments = {
         "tensors": _pairs(read),
         "numbers": _pairs(numbers),
