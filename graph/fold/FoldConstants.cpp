@@ -1,5 +1,6 @@
 #include "graph/fold/FoldConstants.h"
 #include "ir/tensor/ConstantExpression.h"
+#include "ir/tensor/Fourier.h"
 #include "ir/tensor/Heroes.h"
 #include "ir/tensor/reference/Evaluate.h"
 

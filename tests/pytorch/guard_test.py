@@ -228,7 +228,7 @@ def test_claimed_strides_are_kept():
 @pytest.mark.parametrize(
     "f, why",
     [
-        (lambda x: torch.cond(x.sum() > 0, lambda y: y + 1, lambda y: y - 1, (x,)), "graphs of its own"),
+        (lambda x: torch.cond(x.sum() > 0, lambda y: y + 1, lambda y: y - 1, (x,)), "in the compiled program alone"),
         (lambda x: x.nonzero() * 2, "data decides a size"),
     ],
 )
