@@ -1,11 +1,26 @@
 // Masks that a front end gives to ts.attention: causality is found in them, and
-// numbers that exclude a key become conditions.
+// numbers that exclude a key become conditions. Integers become floats.
 #include "graph/simplify/AttentionMask.h"
 #include "graph/simplify/FindComposites.h"
 
 using namespace mlir;
 using namespace knapper;
 using namespace knapper::ts;
+
+/// Kernels add floats.
+static LogicalResult convertIntegerMask(AttentionOp op,
+                                        PatternRewriter &rewriter) {
+  Value mask = op.getMask();
+  if (!mask || isa<FloatType>(elementTypeOf(mask)) ||
+      elementTypeOf(mask).isInteger(1))
+    return failure();
+  Value converted = ConvertOp::create(
+      rewriter, op.getLoc(),
+      tensorType(op.getContext(), dimsOf(mask), rewriter.getF32Type()), mask);
+  rewriter.modifyOpInPlace(
+      op, [&] { op.getMaskMutable().assign(converted); });
+  return success();
+}
 
 static LogicalResult refineAttentionMask(AttentionOp op,
                                          PatternRewriter &rewriter) {
@@ -38,5 +53,6 @@ static LogicalResult refineAttentionMask(AttentionOp op,
 }
 
 void knapper::populateAttentionMaskPatterns(RewritePatternSet &patterns) {
+  patterns.add(convertIntegerMask);
   patterns.add(refineAttentionMask);
 }

@@ -244,17 +244,24 @@ for dtype in ["f32", "f16", "bf16"]:
         q, k, m = T(dtype, "b", 2, "s", depth), T(dtype, "b", 2, "t", depth), T("i1", "b", 1, 1, "t")
         c, p, w, seen = T(dtype, "b", 2, "s", "t"), T(dtype, "b", 2, "t", "s"), T("f32", "b", 2, "s", "t"), T("i1", "b", 2, "s", "t")
         elsewhere = dtype != "f32"  # a conversion to the same type is none
-        wide = lambda of, to, n: f"  %{n}w = ts.convert %{n} : {of} to {to}\n" if elsewhere else ""  # noqa: E731
+        converted = lambda of, to, n: f"  %{n}w = ts.convert %{n} : {of} to {to}\n" if elsewhere else ""  # noqa: E731
         n = "w" if elsewhere else ""
         case(f"attention two addends {depth} {dtype}",
              [In("q", q), In("k", k), In("v", k), In("c", c), In("p", p), In("mask", m, "bool")],
              f"%low = ts.constant dense<0xFF800000> : tensor<f32>\n  %l4 = ts.broadcast %low [] : tensor<f32> to {w}\n"
-             + wide(c, w, "c") + wide(p, T("f32", "b", 2, "t", "s"), "p")
+             + converted(c, w, "c") + converted(p, T("f32", "b", 2, "t", "s"), "p")
              + f"  %pt = ts.transpose %p{n} [0, 1, 3, 2] : {T('f32', 'b', 2, 't', 's')}\n  %a = ts.add %c{n}, %pt : {w}\n"
              f"  %k4 = ts.broadcast %mask [0, 1, 2, 3] : {m} to {seen}\n  %m = ts.select %k4, %a, %l4 : {seen}, {w}\n"
              f'  %r = ts.attention %q, %k, %v mask %m : {w} scale 0.125 {{ts.empty_row = "mean"}} : {q}, {k}, {k}', q,
              [dict(b=2, s=5, t=5), dict(b=1, s=150, t=70), dict(b=1, s=40, t=301), dict(b=3, s=9, t=1)], np_two_addends,
              {"f32": "relative 5e-6", "f16": "relative 2e-3", "bf16": "relative 2e-2"}[dtype])
+
+# A mask of integers is added as one of floats.
+for dtype in ["i64", "ui8", "i16"]:
+    q, k, m = T("f32", "b", 2, "s", 32), T("f32", "b", 2, "t", 32), T(dtype, "b", 1, "s", "t")
+    case(f"attention mask of {dtype}", [In("q", q), In("k", k), In("v", k), In("m", m, "index0 5")],
+         f"%r = ts.attention %q, %k, %v mask %m : {m} scale 0.25 : {q}, {k}, {k}", q, [dict(b=2, s=3, t=9), dict(b=1, s=40, t=70)],
+         lambda q, k, v, m: np_attention(q, k, v, m.astype("f8"), scale=0.25), "relative 5e-6")
 
 # Masks of keys over several blocks of them, of batches and of heads: rows that see none, or see keys of one block alone.
 for dtype in ["f32", "f16", "bf16"]:
