@@ -4,6 +4,8 @@
 #include "compiler/pipeline/Sources.h"
 #include "compiler/pipeline/TensorText.h"
 #include "frontends/stablehlo/HloWriter.h"
+#include "graph/layout/Transforms.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Diagnostics.h"
 #include "runtime/artefact/Artefact.h"
 #include "runtime/artefact/Format.h"
@@ -56,6 +58,10 @@ Expected<std::string> translateModel(const CompileInput &input,
   if (!imported)
     return state.diagnostics.empty() ? imported.takeError()
                                      : state.diagnostics.front();
+  // What StableHLO transforms are complex numbers: these are planes of them.
+  for (auto function : state.module->getOps<func::FuncOp>())
+    if (function.getBody().hasOneBlock())
+      lowerTransforms(function, /*passes=*/false);
   return HloWriter(state.sources->model).write(*state.module);
 }
 

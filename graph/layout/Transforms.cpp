@@ -298,7 +298,7 @@ DftOp asComplex(DftOp op) {
   return made;
 }
 
-/// Whether passes take less time than products with matrices. `padded`: half of
+/// Whether passes take less time than matmuls with matrices. `padded`: half of
 /// what they transform is zeros or not needed.
 bool prefersPasses(const FourierPlan &plan, bool padded) {
   constexpr int64_t least = 16, leastPaddedChirp = 1000;

@@ -119,9 +119,7 @@ def test_the_target_to_copy_compiles_and_is_refused_by_devices(tool):
     Path("model.mlir").write_text(text.replace("%%", "%").replace("\\n", "\n"))
     (refusal,) = re.findall(r"`knapper run` refuses it until there is a driver: `(.*?)`", page)
     assert "tile.func" in tool("compile", "model.mlir", "--target", "null", "--stop-after", "tile")
-    tool("compile", "model.mlir", "--target", "null", "-o", "model.knap")
-    about = json.loads(tool("explain", "model.knap", "--json"))
-    assert [t["device"] for t in about["targets"]] == ["null"] and about["launches"]
+    assert "1 launches, 1 kernels" in tool("compile", "model.mlir", "--target", "null", "-o", "model.knap")
     np.save("x.npy", np.ones((4, 8), np.float32))
     assert refusal in tool("run", "model.knap", "-i", "x.npy", code=1)
     assert "no variant 'fast'" in tool("compile", "model.mlir", "--target", "null:fast", code=1)
