@@ -122,4 +122,4 @@ def test_the_target_to_copy_compiles_and_is_refused_by_devices(tool):
     assert "1 launches, 1 kernels" in tool("compile", "model.mlir", "--target", "null", "-o", "model.knap")
     np.save("x.npy", np.ones((4, 8), np.float32))
     assert refusal in tool("run", "model.knap", "-i", "x.npy", code=1)
-    assert "no variant 'fast'" in tool("compile", "model.mlir", "--target", "null:fast", code=1)
+    assert "'null:fast' is no value for it" in tool("compile", "model.mlir", "--target", "null:fast", code=1)
