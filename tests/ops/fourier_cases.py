@@ -13,13 +13,13 @@ def np_dft(kind, length, inverse):
             y = np.fft.rfft(z)
             y = np.conj(y) if inverse else y
         else:
-            z = z.reshape(len(x), -1, 2)
+            z = z.reshape(len(x), x.shape[1] // 2, 2)
             z = z[..., 0] + 1j * z[..., 1]
             if kind == "to_real":
                 y = np.fft.irfft(z if inverse else np.conj(z), length) * length if length > 1 else z.real
                 return y.astype(x.dtype)
             y = np.fft.ifft(z) * length if inverse else np.fft.fft(z)
-        return np.stack([y.real, y.imag], -1).reshape(len(x), -1).astype(x.dtype)
+        return np.stack([y.real, y.imag], -1).reshape(len(x), 2 * y.shape[1]).astype(x.dtype)
 
     return numpy
 
