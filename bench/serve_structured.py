@@ -5,7 +5,7 @@
 
 FOLDER: a model with its tokenizer; random weights make the longest and least likely answers. Schemas are drawn with
 --seed. Each is asked for once before anything is compared (the first answer also pays the compile of its grammar) and by
-another seed in each round. Two requests a client with schemas and as many plain ones take turns, all through a round, so
+another seed in each round. Two requests a client with schemas and as many plain ones are interleaved, all through a round, so
 that both see the same machine; the plain ones have the same prompts and as many tokens as the constrained answers had.
 Finished answers go through `jsonschema`, which must be installed. The ratio of the processor times of the server and of
 what it started is printed besides, which says more on a machine that others use. --bars fails the command below 0.95 or
@@ -154,22 +154,22 @@ def main() -> int:
     prompts = [[draw.randrange(100, 1000) for _ in range(16)] for _ in schemas]
     server = Server(arguments.folder, sys.argv[at + 1 :])
 
-    def bound(turn: int, i: int) -> dict:
-        return dict(prompt=prompts[i], guided_json=schemas[i], max_tokens=arguments.max_tokens, temperature=arguments.temperature, seed=1000 * turn + i)
+    def bound(number: int, i: int) -> dict:
+        return dict(prompt=prompts[i], guided_json=schemas[i], max_tokens=arguments.max_tokens, temperature=arguments.temperature, seed=1000 * number + i)
 
-    def plain(turn: int, i: int, answer: dict) -> dict:
+    def plain(number: int, i: int, answer: dict) -> dict:
         count = max(1, answer["usage"]["completion_tokens"])
-        return dict(prompt=prompts[i], max_tokens=count, ignore_eos=True, temperature=arguments.temperature, seed=1000 * turn + i)
+        return dict(prompt=prompts[i], max_tokens=count, ignore_eos=True, temperature=arguments.temperature, seed=1000 * number + i)
 
-    def compared(turn: int) -> dict:
-        """One round; the two take turns."""
+    def compared(number: int) -> dict:
+        """One round; the two are interleaved."""
         row = dict(tokens=0, ended=0, invalid=0, bound_seconds=0.0, plain_seconds=0.0, bound_processor=0.0, plain_processor=0.0)
         for first in range(0, len(schemas), 2 * arguments.clients):
             part = range(first, min(first + 2 * arguments.clients, len(schemas)))
             times = [server.processor()]
-            own, answers = run(server, [bound(turn, i) for i in part], arguments.clients)
+            own, answers = run(server, [bound(number, i) for i in part], arguments.clients)
             times.append(server.processor())
-            other, unbound = run(server, [plain(turn, i, answer) for i, answer in zip(part, answers, strict=True)], arguments.clients)
+            other, unbound = run(server, [plain(number, i, answer) for i, answer in zip(part, answers, strict=True)], arguments.clients)
             times.append(server.processor())
             ended, bad = invalid([schemas[i] for i in part], answers)
             wrong.extend(bad)
@@ -185,7 +185,7 @@ def main() -> int:
         speeds = [row["tokens"] / row[name] for name in ("bound_seconds", "plain_seconds")]
         work = [1e6 * row[name] / row["tokens"] for name in ("bound_processor", "plain_processor")]
         print(
-            f"{'by schemas' if turn else 'with compiles'} {speeds[0]:.0f} tok/s, plain {speeds[1]:.0f}: {row['ratio']:.3f}; processors {work[0]:.0f} and {work[1]:.0f} us a token: "
+            f"{'by schemas' if number else 'with compiles'} {speeds[0]:.0f} tok/s, plain {speeds[1]:.0f}: {row['ratio']:.3f}; processors {work[0]:.0f} and {work[1]:.0f} us a token: "
             f"{row['processor']:.3f} times ({row['tokens']} tokens, {row['ended']} of {len(schemas)} ended, {row['invalid']} not valid)",
             flush=True,
         )
@@ -193,7 +193,7 @@ def main() -> int:
 
     wrong: list = []
     try:
-        rows = [compared(turn) for turn in range(arguments.rounds + 1)]
+        rows = [compared(number) for number in range(arguments.rounds + 1)]
     finally:
         server.stop()
     finished = sum(row["ended"] for row in rows)

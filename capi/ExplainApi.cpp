@@ -38,7 +38,7 @@ Expected<Json> describe(const knapper_module *module) {
 /// The JSON of knapper_profile of each run, by module: interleaved, so that all
 /// meet the same machine, after a run of each that warms up.
 Expected<std::vector<std::vector<Json>>>
-profileInTurns(const std::vector<knapper_module *> &modules,
+profileInterleaved(const std::vector<knapper_module *> &modules,
                const knapper_explain_options &options) {
   constexpr size_t least = 3, most = 50;
   using Clock = std::chrono::steady_clock;
@@ -121,7 +121,7 @@ Status measure(knapper_module *module, const knapper_explain_options &options,
   TRY(toStatus(knapper_devices(1, &text)));
   Json devices = takeJson(text);
   progress("runs", 1);
-  ASSIGN_OR_RETURN(auto profiles, profileInTurns(modules, options));
+  ASSIGN_OR_RETURN(auto profiles, profileInterleaved(modules, options));
   progress("", 2);
   description["profile"] =
       report::timesOf(description, profiles.front(), devices);

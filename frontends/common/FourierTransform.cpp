@@ -9,9 +9,6 @@ using ts::Dim;
 
 namespace {
 
-/// A matrix of roots of one has so many rows at most.
-constexpr int64_t largestPrime = 2048;
-
 /// Of a positive number.
 bool hasPrimeAbove(int64_t number, int64_t most) {
   for (int64_t d = 2; d <= most; ++d)
@@ -27,10 +24,10 @@ Value fourierTransform(NodeBuilder &n, Value x, Dim length, bool inverse,
   if (!x)
     return {};
   if (std::optional<int64_t> known = length.asConstant();
-      known && *known > 0 && hasPrimeAbove(*known, largestPrime)) {
+      known && *known > 0 && hasPrimeAbove(*known, ts::kLargestFourierPrime)) {
     (void)n.unsupported("a transform of " + std::to_string(*known) +
                         " elements, which has a prime factor above " +
-                        std::to_string(largestPrime));
+                        std::to_string(ts::kLargestFourierPrime));
     return {};
   }
   Dim rows = ts::dimOf(x, 0), half = length.floorDiv(n.dim(2)) + 1;

@@ -17,11 +17,11 @@ SmallVector<int64_t> HloWindows::placed() const {
 std::optional<HloWindows> readHloWindows(HloNode &n, ArrayRef<int64_t> sizes,
                                          StringRef batchOfOperand,
                                          StringRef batchOfIndices,
-                                         StringRef map, unsigned operand) {
+                                         StringRef map, unsigned indexOperand) {
   HloWindows w;
   w.operand = hloOwnShape(n, 0);
   w.sizes.assign(sizes.begin(), sizes.end());
-  SmallVector<int64_t> given = n.shape(n[operand]);
+  SmallVector<int64_t> given = n.shape(n[indexOperand]);
   auto rank = static_cast<int64_t>(given.size());
   auto ofOperand = static_cast<int64_t>(w.operand.size());
   int64_t vector = n.integer("index_vector_dim");
@@ -48,7 +48,7 @@ std::optional<HloWindows> readHloWindows(HloNode &n, ArrayRef<int64_t> sizes,
     if (i != vector)
       w.batch.push_back(given[i]);
   Type i64 = n.b.getI64Type();
-  Value indices = n.asIndex(n[operand]);
+  Value indices = n.asIndex(n[indexOperand]);
   for (auto [i, dim] : llvm::enumerate(named)) {
     Value begin = indices;
     if (vector < rank)

@@ -22,12 +22,12 @@ struct HloWindows {
 
 /// Reads what gathers and scatters have in common. `batchOfOperand` and
 /// `batchOfIndices` name attributes that pair dims, `map` the one that says
-/// which dims the index vector's entries mean; `indices` is the operand with
-/// the index vectors. Nothing after an error.
+/// which dims the index vector's entries mean; `indexOperand` is the operand
+/// with the index vectors. Nothing after an error.
 std::optional<HloWindows>
 readHloWindows(HloNode &n, llvm::ArrayRef<int64_t> sizes,
                llvm::StringRef batchOfOperand, llvm::StringRef batchOfIndices,
-               llvm::StringRef map, unsigned indices = 1);
+               llvm::StringRef map, unsigned indexOperand = 1);
 
 /// Where every element of the windows lies along the dims `placed`, as a tensor
 /// [batch..., sizes of those dims..., one entry a dim]. `begins` are used as

@@ -12,7 +12,7 @@ using namespace knapper::ts;
 
 namespace {
 
-constexpr int64_t largestMatrix = 64, largestPrime = 2048;
+constexpr int64_t largestMatrix = 64;
 
 /// Where a real transform is two products of matrices of at most this many
 /// rows, or one.
@@ -24,7 +24,8 @@ int64_t divisorOf(int64_t length) {
   for (int64_t d = std::min(largestMatrix, length); d > 1; --d)
     if (length % d == 0)
       return d;
-  for (int64_t d = largestMatrix; length > largestPrime && d * d <= length; ++d)
+  for (int64_t d = largestMatrix;
+       length > kLargestFourierPrime && d * d <= length; ++d)
     if (length % d == 0)
       return d;
   return 1;
@@ -60,7 +61,7 @@ int64_t firstOfReal(int64_t length) {
   constexpr int64_t mostRows = 1024;
   int64_t whole = length <= mostRows ? realCost(length, 1) : length * 4;
   int64_t d = middleDivisor(length, mostRows);
-  if (d <= 1 && length > largestPrime)
+  if (d <= 1 && length > kLargestFourierPrime)
     return 0;
   int64_t parted = d > 1 ? realCost(length, d) : length * 4;
   if (complexCost(length) * 3 < std::min(whole, parted) * 2)
@@ -306,7 +307,7 @@ bool prefersPasses(const FourierPlan &plan, bool padded) {
   constexpr int64_t most = 1 << 22;
   return plan.passLength <= most &&
          plan.complexLength >=
-         (plan.isChirp() && padded ? leastPaddedChirp : least);
+             (plan.isChirp() && padded ? leastPaddedChirp : least);
 }
 
 /// Gives the op its table; false: it has no plan.

@@ -1,4 +1,5 @@
 #include "ir/tensor/DataSelection.h"
+#include "ir/tensor/OpaqueIndexing.h"
 
 using namespace mlir;
 using namespace knapper;
@@ -6,17 +7,6 @@ using namespace knapper::ts;
 
 #define GET_OP_CLASSES
 #include "ir/tensor/DataSelection.cpp.inc"
-
-/// No element of the result stands for certain elements of operands.
-static Indexing opaqueOperands(Operation *op) {
-  Indexing indexing;
-  llvm::append_range(indexing.loops, dimsOf(op->getResult(0)));
-  indexing.parallelLoops = indexing.loops.size();
-  IndexMap opaque;
-  opaque.kind = IndexMap::opaque;
-  indexing.maps.assign(op->getNumOperands(), opaque);
-  return indexing;
-}
 
 LogicalResult TruePlacesOp::inferReturnTypes(MLIRContext *context,
                                              std::optional<Location> location,
@@ -50,7 +40,7 @@ LogicalResult NonMaxSuppressionOp::inferReturnTypes(
   return success();
 }
 
-Indexing TruePlacesOp::indexing() { return opaqueOperands(getOperation()); }
+Indexing TruePlacesOp::indexing() { return opaqueIndexing(getOperation()); }
 Indexing NonMaxSuppressionOp::indexing() {
-  return opaqueOperands(getOperation());
+  return opaqueIndexing(getOperation());
 }

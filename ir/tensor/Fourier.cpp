@@ -1,5 +1,6 @@
 #include "ir/tensor/Fourier.h"
 #include "ir/tensor/FourierPlan.h"
+#include "ir/tensor/OpaqueIndexing.h"
 
 using namespace mlir;
 using namespace knapper;
@@ -47,12 +48,4 @@ LogicalResult DftOp::verify() {
   return success();
 }
 
-Indexing DftOp::indexing() {
-  Indexing indexing;
-  llvm::append_range(indexing.loops, dimsOf(getResult()));
-  indexing.parallelLoops = indexing.loops.size();
-  IndexMap opaque;
-  opaque.kind = IndexMap::opaque;
-  indexing.maps.assign((*this)->getNumOperands(), opaque);
-  return indexing;
-}
+Indexing DftOp::indexing() { return opaqueIndexing(*this); }

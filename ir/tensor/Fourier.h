@@ -7,5 +7,13 @@
 
 #include "ir/tensor/Dialect.h"
 
+namespace knapper::ts {
+
+/// A matrix of roots of one has so many rows at most: a length whose prime
+/// factors are larger has no transform by matmuls.
+constexpr int64_t kLargestFourierPrime = 2048;
+
+} // namespace knapper::ts
+
 #define GET_OP_CLASSES
 #include "ir/tensor/Fourier.h.inc"

@@ -1,5 +1,6 @@
 #include "ir/tensor/GroupedMatmul.h"
 #include "ir/tensor/Decompose.h"
+#include "ir/tensor/OpaqueIndexing.h"
 
 using namespace mlir;
 using namespace knapper;
@@ -35,14 +36,7 @@ LogicalResult GroupedMatmulOp::verify() {
 }
 
 Indexing GroupedMatmulOp::indexing() {
-  Indexing indexing;
-  llvm::append_range(indexing.loops, dimsOf(getResult()));
-  indexing.parallelLoops = indexing.loops.size();
-  indexing.loops.push_back(dimOf(getTokens(), 1));
-  IndexMap opaque;
-  opaque.kind = IndexMap::opaque;
-  indexing.maps.assign((*this)->getNumOperands(), opaque);
-  return indexing;
+  return opaqueIndexing(*this, dimOf(getTokens(), 1));
 }
 
 Value ts::gatheredMatmul(OpBuilder &b, GroupedMatmulOp op) {

@@ -1,5 +1,5 @@
 // The indexing interface of every op; ir/tensor/Indexing.h explains the form.
-#include "ir/tensor/Dialect.h"
+#include "ir/tensor/OpaqueIndexing.h"
 
 using namespace mlir;
 using namespace knapper;
@@ -51,34 +51,42 @@ Indexing allOpaque(Operation *op) {
 
 } // namespace
 
+Indexing ts::opaqueIndexing(Operation *op, std::optional<Dim> reduced) {
+  Indexing indexing = parallel(op->getResult(0));
+  if (reduced)
+    indexing.loops.push_back(*reduced);
+  indexing.maps.assign(op->getNumOperands(), opaque());
+  return indexing;
+}
+
 #define ELEMENTWISE(OP)                                                        \
   Indexing OP::indexing() { return elementwise(getOperation()); }
 ELEMENTWISE(NegOp)
 ELEMENTWISE(AbsOp)
-ELEMENTWISE(SignOp) ELEMENTWISE(ExpOp) ELEMENTWISE(Expm1Op) ELEMENTWISE(LogOp)
-    ELEMENTWISE(Log1pOp) ELEMENTWISE(SqrtOp) ELEMENTWISE(RsqrtOp) ELEMENTWISE(
-        TanhOp) ELEMENTWISE(SigmoidOp) ELEMENTWISE(ErfOp) ELEMENTWISE(SinOp)
-        ELEMENTWISE(CosOp) ELEMENTWISE(TanOp) ELEMENTWISE(AsinOp) ELEMENTWISE(
-            AcosOp) ELEMENTWISE(AtanOp) ELEMENTWISE(SinhOp) ELEMENTWISE(CoshOp)
-            ELEMENTWISE(AsinhOp) ELEMENTWISE(AcoshOp) ELEMENTWISE(AtanhOp)
-                ELEMENTWISE(CeilOp) ELEMENTWISE(FloorOp) ELEMENTWISE(
-                    RoundEvenOp) ELEMENTWISE(TruncOp) ELEMENTWISE(NotOp)
-                    ELEMENTWISE(AddOp) ELEMENTWISE(SubOp) ELEMENTWISE(MulOp)
-                        ELEMENTWISE(DivOp) ELEMENTWISE(ModOp) ELEMENTWISE(
-                            RemOp) ELEMENTWISE(PowOp) ELEMENTWISE(MaxOp)
-                            ELEMENTWISE(MinOp) ELEMENTWISE(Atan2Op) ELEMENTWISE(
-                                AndOp) ELEMENTWISE(OrOp) ELEMENTWISE(XorOp)
-                                ELEMENTWISE(ShiftLeftOp) ELEMENTWISE(
-                                    ShiftRightOp) ELEMENTWISE(CompareOp)
-                                    ELEMENTWISE(SelectOp) ELEMENTWISE(ConvertOp)
-                                        ELEMENTWISE(BitcastOp)
-                                            ELEMENTWISE(IsNanOp)
-                                                ELEMENTWISE(IsInfOp)
-                                                    ELEMENTWISE(GeluOp)
-                                                        ELEMENTWISE(DimCastOp)
+ELEMENTWISE(SignOp)
+ELEMENTWISE(ExpOp) ELEMENTWISE(Expm1Op) ELEMENTWISE(LogOp) ELEMENTWISE(Log1pOp)
+    ELEMENTWISE(SqrtOp) ELEMENTWISE(RsqrtOp) ELEMENTWISE(TanhOp) ELEMENTWISE(
+        SigmoidOp) ELEMENTWISE(ErfOp) ELEMENTWISE(SinOp) ELEMENTWISE(CosOp)
+        ELEMENTWISE(TanOp) ELEMENTWISE(AsinOp) ELEMENTWISE(AcosOp) ELEMENTWISE(
+            AtanOp) ELEMENTWISE(SinhOp) ELEMENTWISE(CoshOp) ELEMENTWISE(AsinhOp)
+            ELEMENTWISE(AcoshOp) ELEMENTWISE(AtanhOp) ELEMENTWISE(CeilOp)
+                ELEMENTWISE(FloorOp) ELEMENTWISE(RoundEvenOp) ELEMENTWISE(
+                    TruncOp) ELEMENTWISE(NotOp) ELEMENTWISE(AddOp)
+                    ELEMENTWISE(SubOp) ELEMENTWISE(MulOp) ELEMENTWISE(DivOp)
+                        ELEMENTWISE(ModOp) ELEMENTWISE(RemOp) ELEMENTWISE(PowOp)
+                            ELEMENTWISE(MaxOp) ELEMENTWISE(MinOp) ELEMENTWISE(
+                                Atan2Op) ELEMENTWISE(AndOp) ELEMENTWISE(OrOp)
+                                ELEMENTWISE(XorOp) ELEMENTWISE(ShiftLeftOp)
+                                    ELEMENTWISE(ShiftRightOp) ELEMENTWISE(
+                                        CompareOp) ELEMENTWISE(SelectOp)
+                                        ELEMENTWISE(ConvertOp) ELEMENTWISE(
+                                            BitcastOp) ELEMENTWISE(IsNanOp)
+                                            ELEMENTWISE(IsInfOp)
+                                                ELEMENTWISE(GeluOp)
+                                                    ELEMENTWISE(DimCastOp)
 #undef ELEMENTWISE
 
-                                                            Indexing
+                                                        Indexing
     BroadcastOp::indexing() {
   Indexing indexing = parallel(getResult());
   IndexMap map;

@@ -1,4 +1,5 @@
 #include "ir/tensor/PackedDot.h"
+#include "ir/tensor/OpaqueIndexing.h"
 
 using namespace mlir;
 using namespace knapper;
@@ -47,14 +48,7 @@ LogicalResult PackedDotOp::verify() {
 }
 
 Indexing PackedDotOp::indexing() {
-  Indexing indexing;
-  llvm::append_range(indexing.loops, dimsOf(getResult()));
-  indexing.parallelLoops = indexing.loops.size();
-  indexing.loops.push_back(dimsOf(getInput()).back());
-  IndexMap opaque;
-  opaque.kind = IndexMap::opaque;
-  indexing.maps.assign((*this)->getNumOperands(), opaque);
-  return indexing;
+  return opaqueIndexing(*this, dimsOf(getInput()).back());
 }
 
 /// The first `rows` of a matrix.

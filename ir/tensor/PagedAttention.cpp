@@ -1,5 +1,6 @@
 #include "ir/tensor/PagedAttention.h"
 #include "ir/tensor/Decompose.h"
+#include "ir/tensor/OpaqueIndexing.h"
 
 using namespace mlir;
 using namespace knapper;
@@ -47,13 +48,7 @@ LogicalResult PagedAttentionOp::verify() {
 }
 
 Indexing PagedAttentionOp::indexing() {
-  Indexing indexing;
-  llvm::append_range(indexing.loops, dimsOf(getResult()));
-  indexing.parallelLoops = indexing.loops.size();
-  IndexMap opaque;
-  opaque.kind = IndexMap::opaque;
-  indexing.maps.assign((*this)->getNumOperands(), opaque);
-  return indexing;
+  return opaqueIndexing(*this);
 }
 
 bool ts::hasPlainPages(PagedAttentionOp op) {

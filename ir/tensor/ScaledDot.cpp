@@ -1,4 +1,5 @@
 #include "ir/tensor/ScaledDot.h"
+#include "ir/tensor/OpaqueIndexing.h"
 
 using namespace mlir;
 using namespace knapper;
@@ -39,14 +40,7 @@ LogicalResult ScaledDotOp::verify() {
 }
 
 Indexing ScaledDotOp::indexing() {
-  Indexing indexing;
-  llvm::append_range(indexing.loops, dimsOf(getResult()));
-  indexing.parallelLoops = indexing.loops.size();
-  indexing.loops.push_back(dimsOf(getWeight())[0]);
-  IndexMap opaque;
-  opaque.kind = IndexMap::opaque;
-  indexing.maps.assign((*this)->getNumOperands(), opaque);
-  return indexing;
+  return opaqueIndexing(*this, dimsOf(getWeight())[0]);
 }
 
 Value ts::expandedWeight(OpBuilder &b, ScaledDotOp op) {

@@ -139,8 +139,6 @@ Status Execution::run(std::span<const knapper_tensor> inputs,
     status = uploadInputs(inputs);
   if (status)
     status = commands();
-  if (status && options.meanwhile)
-    (*options.meanwhile)();
   // Who profiles looks at no results: those of a device stay there.
   if (status && !host && !options.profile)
     status = downloadOutputs();
@@ -224,8 +222,6 @@ Status Execution::runAgain() {
       if (!status)
         break;
     }
-  if (status && options.meanwhile)
-    (*options.meanwhile)();
   if (Status s = state.queue->finish(); !s && status)
     status = std::move(s);
   if (Status s = checkStatuses(); !s)

@@ -11,7 +11,6 @@
 #include "runtime/memory/BlockPool.h"
 
 #include <atomic>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -82,10 +81,6 @@ struct RunOptions {
   bool onDevice = false;
   /// Ranges in the device's memory, about which the driver is not asked either.
   std::span<const std::span<const std::byte>> deviceMemory = {};
-  /// Called once the device has all commands but the copies of results to the
-  /// host, before the run waits for them; not where one of them failed. Throws
-  /// nothing.
-  const std::function<void()> *meanwhile = nullptr;
 };
 
 struct ModuleOptions {

@@ -125,30 +125,25 @@ TestArtefact negating(const char *op = "Negate") {
 
 } // namespace
 
-TEST_P(External, RunsBetweenLaunches) {
-  auto m = negating().load({}, device());
+/// Also again, and with nothing to do.
+static void runsAtSeveralSizes(Module &m) {
   RunResult result;
-  for (size_t size : {3, 0, 5, 5, 3}) { // also again, and with nothing to do
+  for (size_t size : {3, 0, 5, 5, 3}) {
     std::vector<float> x(size, 2.0f);
     std::vector<int64_t> shape{static_cast<int64_t>(size)};
     knapper_tensor input = tensor(x, shape);
-    Status s = m->run({&input, 1}, {}, result);
+    Status s = m.run({&input, 1}, {}, result);
     ASSERT_TRUE(s) << errorOf(s);
     EXPECT_EQ(floats(result.outputs()[0]), std::vector<float>(size, -9.0f));
   }
 }
 
+TEST_P(External, RunsBetweenLaunches) {
+  runsAtSeveralSizes(*negating().load({}, device()));
+}
+
 TEST_P(External, OneOfTheDeviceRunsInItsQueue) {
-  auto m = negating("NegateThere").load({}, device());
-  RunResult result;
-  for (size_t size : {3, 0, 5, 5}) {
-    std::vector<float> x(size, 2.0f);
-    std::vector<int64_t> shape{static_cast<int64_t>(size)};
-    knapper_tensor input = tensor(x, shape);
-    Status s = m->run({&input, 1}, {}, result);
-    ASSERT_TRUE(s) << errorOf(s);
-    EXPECT_EQ(floats(result.outputs()[0]), std::vector<float>(size, -9.0f));
-  }
+  runsAtSeveralSizes(*negating("NegateThere").load({}, device()));
 }
 
 // What it gave its stream is in the caller's graph; one of the host's would

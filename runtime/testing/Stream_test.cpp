@@ -100,50 +100,6 @@ TEST(Stream, WhatARunInAStreamFoundWrongIsTheErrorOfALaterOne) {
   EXPECT_EQ(static_cast<float *>(output->address())[1], 1);
 }
 
-// Of a device that computes beside the caller: what the caller does meanwhile.
-TEST(Stream, TheCallerHasTimeWhileTheDeviceComputes) {
-  std::shared_ptr<Device> device = remoteDevice();
-  ASSERT_TRUE(device->isAsynchronous());
-  TwoRows rows(*device);
-  std::shared_ptr<Module> m = rowProgram().load({}, device);
-  int calls = 0;
-  std::function<void()> meanwhile = [&] {
-    ++calls;
-    EXPECT_EQ(rows.result[0], -1) << "the run waits for it";
-  };
-  RunOptions options;
-  options.meanwhile = &meanwhile;
-  RunResult unused;
-  Status s = m->run({&rows.given, 1}, {&rows.made, 1}, unused, options);
-  ASSERT_TRUE(s) << errorOf(s);
-  EXPECT_EQ(calls, 1);
-  EXPECT_EQ(rows.result[0], 2 * 6 + 3 + 0.5f);
-  int32_t wish = 1;
-  options.cancel = Cancel(&wish);
-  EXPECT_THAT(
-      errorOf(m->run({&rows.given, 1}, {&rows.made, 1}, unused, options)),
-      HasSubstr("cancelled"));
-  EXPECT_EQ(calls, 1) << "nothing runs";
-}
-
-TEST(Stream, WhatIsDoneMeanwhileIsDoneOnceARun) {
-  std::shared_ptr<Module> m = rowProgram().load({}, cpu::device());
-  std::vector<float> x(6, 1), y(2);
-  std::vector<int64_t> in = {2, 3}, out = {2};
-  knapper_tensor given = tensor(x, in), made = tensor(y, out);
-  int calls = 0;
-  std::function<void()> meanwhile = [&] { ++calls; };
-  RunOptions options;
-  options.meanwhile = &meanwhile;
-  RunResult result;
-  // The second and third are between the tensors of the first.
-  for (int i = 1; i <= 3; ++i) {
-    Status s = m->run({&given, 1}, {&made, 1}, result, options);
-    ASSERT_TRUE(s) << errorOf(s);
-    EXPECT_EQ(calls, i);
-  }
-}
-
 TEST(Stream, ACpuHasNoStreams) {
   std::shared_ptr<Module> m = rowProgram().load({}, cpu::device());
   std::vector<float> x(6, 1);

@@ -40,7 +40,6 @@ public:
   /// Ends the step: what is in `best` and `logprobs` then goes to the host.
   Status end();
 
-  size_t pending() const { return submitted - waited; }
   /// Waits for all that was given to the device.
   Status finish();
   /// Waits for the oldest step that nobody has waited for.

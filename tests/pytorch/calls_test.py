@@ -10,11 +10,7 @@ import knapper.torch
 from knapper.torch.program import Program
 
 
-@pytest.fixture(autouse=True)
-def fresh():
-    torch._dynamo.reset()
-    knapper.torch.reset_counters()
-    torch.manual_seed(0)
+pytestmark = pytest.mark.usefixtures("fresh")
 
 
 def compiled(function, **options):

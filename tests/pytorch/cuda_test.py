@@ -8,14 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
-
-
-@pytest.fixture(autouse=True)
-def fresh():
-    torch._dynamo.reset()
-    knapper.torch.reset_counters()
-    torch.manual_seed(0)
+pytestmark = [pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU"), pytest.mark.usefixtures("fresh")]
 
 
 def compiled(function, **options):

@@ -60,10 +60,7 @@ def _(x, dropout_p):
 
 
 @pytest.fixture(autouse=True)
-def fresh(monkeypatch):
-    torch._dynamo.reset()
-    knapper.torch.reset_counters()
-    torch.manual_seed(0)
+def registries(fresh, monkeypatch):
     monkeypatch.setattr(custom, "_decompositions", {})
     monkeypatch.setattr(custom, "_externals", set())
 

@@ -16,11 +16,7 @@ from knapper.torch import guard
 from knapper.torch.guard import CALLS
 
 
-@pytest.fixture(autouse=True)
-def fresh():
-    torch._dynamo.reset()
-    knapper.torch.reset_counters()
-    torch.manual_seed(0)
+pytestmark = pytest.mark.usefixtures("fresh")
 
 
 def slower(x):

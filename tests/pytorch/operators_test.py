@@ -11,11 +11,7 @@ from knapper.torch import nodes
 S = torch.special
 
 
-@pytest.fixture(autouse=True)
-def fresh():
-    torch._dynamo.reset()
-    knapper.torch.reset_counters()
-    torch.manual_seed(0)
+pytestmark = pytest.mark.usefixtures("fresh")
 
 
 def check(function, *inputs, rtol=1.3e-5, atol=1.5e-5):

@@ -16,10 +16,7 @@ X = torch.arange(20.0).reshape(5, 4).sin()
 
 
 @pytest.fixture(autouse=True)
-def fresh():
-    torch._dynamo.reset()
-    knapper.torch.reset_counters()
-    torch.manual_seed(0)
+def without_warnings(fresh):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield

@@ -95,21 +95,22 @@ LogicalResult TileLowering::operation(Operation &op) {
 // lanes itself.
 llvm::Value *
 TileLowering::ofSharedLanes(Operation *op,
-                            llvm::MutableArrayRef<llvm::Value *> operands) {
+                            llvm::ArrayRef<llvm::Value *> operands) {
   if (!hasGroups)
     return nullptr;
   auto shared = [](llvm::Value *value) {
     return value->getType()->isVectorTy() ? llvm::getSplatValue(value) : value;
   };
   if (isa<arith::SelectOp>(op)) {
-    if (llvm::Value *condition = shared(operands[0]))
-      operands[0] = condition;
-    return nullptr;
+    llvm::Value *condition = shared(operands[0]);
+    return condition ? b.CreateSelect(condition, operands[1], operands[2])
+                     : nullptr;
   }
-  auto type = dyn_cast<VectorType>(op->getResult(0).getType());
-  if (!type || isa<FloatType>(getElementTypeOrSelf(op->getOperand(0))))
-    return nullptr;
-  if (isa<FloatType>(type.getElementType()))
+  auto *part = llvm::dyn_cast<llvm::FixedVectorType>(operands[0]->getType());
+  auto isFloat = [](Value value) {
+    return isa<FloatType>(getElementTypeOrSelf(value));
+  };
+  if (!part || isFloat(op->getOperand(0)) || isFloat(op->getResult(0)))
     return nullptr;
   llvm::SmallVector<llvm::Value *, 3> scalars;
   for (llvm::Value *operand : operands)
@@ -117,8 +118,7 @@ TileLowering::ofSharedLanes(Operation *op,
   if (llvm::is_contained(scalars, nullptr))
     return nullptr;
   llvm::Value *value = elementwise(op, scalars);
-  auto *part = llvm::dyn_cast<llvm::FixedVectorType>(operands[0]->getType());
-  return value && part ? splat(value, part->getNumElements()) : nullptr;
+  return value ? splat(value, part->getNumElements()) : nullptr;
 }
 
 // Loops are emitted with their test at the end and a guard before them: what is

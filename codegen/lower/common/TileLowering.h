@@ -87,10 +87,10 @@ protected:
   llvm::Value *elementwise(mlir::Operation *op,
                            llvm::ArrayRef<llvm::Value *> operands);
   /// One part of an operation on indices whose operands have one value in all
-  /// lanes of it: computed once. Null: it is not such. The condition of a
-  /// select becomes a scalar where it is.
+  /// lanes of it, or of a select whose condition has: computed once. Null: it is
+  /// neither.
   llvm::Value *ofSharedLanes(mlir::Operation *op,
-                             llvm::MutableArrayRef<llvm::Value *> operands);
+                             llvm::ArrayRef<llvm::Value *> operands);
   llvm::Value *integer(mlir::Operation *op,
                        llvm::ArrayRef<llvm::Value *> operands);
   llvm::Value *floating(mlir::Operation *op,

@@ -393,11 +393,8 @@ ElementEmitter::Flat ElementEmitter::flatten(Type tensorType,
 }
 
 Value ElementEmitter::perLaneOffsets(const Flat &flat, int64_t lanes) {
-  auto type = VectorType::get(lanes, builder.getIndexType());
-  Value inside = arith::RemUIOp::create(
-      builder, location, laneNumbers(lanes),
-      vector::BroadcastOp::create(builder, location, type, constant(flat.run)));
-  return arith::AddIOp::create(builder, location, flat.perLane, inside);
+  return arith::AddIOp::create(builder, location, flat.perLane,
+                               lanesInRun(flat.run, lanes));
 }
 
 Value ElementEmitter::load(Value buffer, Type tensorType, const Coord &coord) {

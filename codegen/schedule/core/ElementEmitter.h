@@ -200,6 +200,8 @@ private:
   mlir::Value dividedByRun(const LaneIndex &index, int64_t run, int64_t lanes);
   /// `index` with `runs` (LaneIndex::runs), if it has such.
   LaneIndex withRuns(const LaneIndex &index, int64_t lanes);
+  /// lane % run: vector<lanes x index>.
+  mlir::Value lanesInRun(int64_t run, int64_t lanes);
   LaneIndex runsIndex(mlir::Value runs, int64_t run, int64_t lanes);
   /// vector<lanes x i1>: index < extent, and the lanes of how large an aligned
   /// group have one such condition.

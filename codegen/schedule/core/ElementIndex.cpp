@@ -256,17 +256,20 @@ Value ElementEmitter::dividedByRun(const LaneIndex &index, int64_t run,
   return vector::BroadcastOp::create(builder, location, type, part);
 }
 
+Value ElementEmitter::lanesInRun(int64_t run, int64_t lanes) {
+  auto type = VectorType::get(lanes, builder.getIndexType());
+  return arith::RemUIOp::create(
+      builder, location, laneNumbers(lanes),
+      vector::BroadcastOp::create(builder, location, type, constant(run)));
+}
+
 LaneIndex ElementEmitter::runsIndex(Value runs, int64_t run, int64_t lanes) {
   auto type = VectorType::get(lanes, builder.getIndexType());
-  auto number = [&](int64_t value) {
-    return vector::BroadcastOp::create(builder, location, type,
-                                       constant(value));
-  };
-  Value inside = arith::RemUIOp::create(builder, location, laneNumbers(lanes),
-                                        number(run));
-  Value all = arith::AddIOp::create(
-      builder, location,
-      arith::MulIOp::create(builder, location, runs, number(run)), inside);
+  Value inside = lanesInRun(run, lanes);
+  Value first = arith::MulIOp::create(
+      builder, location, runs,
+      vector::BroadcastOp::create(builder, location, type, constant(run)));
+  Value all = arith::AddIOp::create(builder, location, first, inside);
   return {{}, 0, all, 1, runs, static_cast<int32_t>(run)};
 }
 

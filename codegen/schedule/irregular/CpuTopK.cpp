@@ -41,7 +41,7 @@ constexpr int64_t group = 16;
 constexpr int64_t longestList = 1024;
 /// Longest line that is listed whole, unless few elements are asked for.
 constexpr int64_t shortLine = 256, fewOfLine = 96, shareOfFew = 12;
-/// Lanes in turns: of more than half of as many elements the list is too long,
+/// Lanes of several iterations: of more than half of as many elements the list is too long,
 /// and shorter lines are sorted whole in less time.
 constexpr int64_t mostLanes = 1024, leastIterations = 4;
 
