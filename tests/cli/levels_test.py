@@ -59,7 +59,7 @@ def test_matmuls_of_bf16_have_levels_of_their_own(tool, matmul):
     np.testing.assert_allclose(np.load("best.npy"), exact, rtol=0, atol=0.012)
 
 
-def test_matmuls_of_float32_in_parts_are_an_option(tool, tmp_path, monkeypatch):
+def test_matmuls_of_float32_in_parts_are_an_option(tool):
     """Of bf16, at the level with tile registers alone, where it pays; elsewhere nothing changes."""
     random = np.random.default_rng(5)
     w = random.standard_normal((64, 2400)).astype(np.float32)
@@ -87,11 +87,9 @@ def test_matmuls_of_float32_in_parts_are_an_option(tool, tmp_path, monkeypatch):
         error = np.abs(np.load("y.npy") - exact).max() / np.abs(exact).max()
         assert error < (2e-5 if matmuls == "bf16x3" else 1e-6)
     assert "one of" in tool("compile", "wide.onnx", "-o", "wide.knap", "--float32-matmul", "bf16", code=1)
-    for said in (["--float32-products", "bf16x3"], []):  # the name that the option had before
-        if not said:
-            monkeypatch.setenv("KNAPPER_FLOAT32_PRODUCTS", "bf16x3")
-        tool("compile", "wide.onnx", "-o", "wide.knap", *said)
+    # The name that the option had before, as a flag and as an environment variable.
+    for flags, env in ((["--float32-products", "bf16x3"], {}), ([], {"KNAPPER_FLOAT32_PRODUCTS": "bf16x3"})):
+        tool("compile", "wide.onnx", "-o", "wide.knap", *flags, env=env)
         assert split("wide.knap") == [2]
-    monkeypatch.delenv("KNAPPER_FLOAT32_PRODUCTS")
     knapper.compile("wide.onnx", float32_products="bf16x6").save("wide.knap")
     assert split("wide.knap") == [3]

@@ -120,8 +120,8 @@ def test_a_failing_function_becomes_small():
 
 
 def test_a_function_without_a_row_is_missing():
-    answer = check.check(made_of("v0 = torch.hash_tensor(x0)", results=["v0"]))
-    assert answer["status"] == "missing" and "hash_tensor" in answer["why"]
+    answer = check.check(made_of("v0 = torch.linalg.ldl_factor_ex(x0 @ x1.t())[0]", results=["v0"]))
+    assert answer["status"] == "missing" and "ldl_factor_ex" in answer["why"]
 
 
 def test_the_first_of_equal_elements_is_as_good_as_torchs_choice():

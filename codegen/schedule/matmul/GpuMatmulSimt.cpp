@@ -134,11 +134,15 @@ Schedule simtSchedule(const MatmulProblem &matmul, int64_t run,
     // So do the places of a window's elements in a deep stage.
     if (window && shape.depth > 32)
       continue;
+    MatmulGpuSchedule config = configFor(shape);
+    // Each element that is read alone has an address beside its value.
+    if (problem.aLanes == 1 && problem.bLanes == 1 &&
+        (config.tileM + config.tileN) * config.tileK > 36 * config.threads())
+      continue;
     for (int64_t split : {1, 2, 4, 8}) {
       if (split > 1 &&
           (!target.clusters || shape.rows * shape.columns > 128 * 64))
         continue;
-      MatmulGpuSchedule config = configFor(shape);
       config.splitK = split;
       double cycles = cyclesOf(problem, config);
       if (best && cycles >= least)

@@ -175,17 +175,17 @@ func.func @log_sum(%x: !scores, %m: !scores) -> !row {
 // CHECK: %[[M:.*]] = ts.convert %arg4 : tensor<2x4x9x9xf32> to tensor<2x4x9x9xbf16>
 // CHECK: ts.attention {{.*}} mask %arg3 : tensor<2x4x1x9xf32> {{.*}}bf16
 // CHECK: ts.attention {{.*}} mask %[[M]] : tensor<2x4x9x9xbf16> {{.*}}bf16
-// CHECK: %[[G:.*]] = ts.gather_elements {{.*}} : tensor<2x4x9x5xbf16>
+// CHECK: %[[G:.*]] = ts.gather_elements {{.*}} : tensor<2x4x9x32xbf16>
 // CHECK: %[[W:.*]] = ts.convert %[[G]] {{.*}} to tensor<2x4x9x9xf32>
 // CHECK: %[[S:.*]] = ts.add %arg4, %[[W]]
 // CHECK: ts.attention {{.*}} mask %[[S]] : tensor<2x4x9x9xf32> {{.*}}bf16
 !h = tensor<2x4x9x16xf32>
 func.func @masks(%q: !h, %k: !h, %v: !h, %keys: tensor<2x4x1x9xf32>, %all: tensor<2x4x9x9xf32>,
-                 %p: tensor<2x4x5x16xf32>, %i: tensor<2x4x9x9xi64>) -> (!h, !h, !h) {
+                 %p: tensor<2x4x32x16xf32>, %i: tensor<2x4x9x9xi64>) -> (!h, !h, !h) {
   %a = ts.attention %q, %k, %v mask %keys : tensor<2x4x1x9xf32> scale 0.25 : !h, !h, !h
   %b = ts.attention %q, %k, %v mask %all : tensor<2x4x9x9xf32> scale 0.25 : !h, !h, !h
-  %d = ts.dot %q, %p batch [0, 1] x [0, 1] contract [3] x [3] : !h, tensor<2x4x5x16xf32>
-  %g = ts.gather_elements %d, %i dim 3 : tensor<2x4x9x5xf32>, tensor<2x4x9x9xi64>
+  %d = ts.dot %q, %p batch [0, 1] x [0, 1] contract [3] x [3] : !h, tensor<2x4x32x16xf32>
+  %g = ts.gather_elements %d, %i dim 3 : tensor<2x4x9x32xf32>, tensor<2x4x9x9xi64>
   %s = ts.add %all, %g : tensor<2x4x9x9xf32>
   %c = ts.attention %q, %k, %v mask %s : tensor<2x4x9x9xf32> scale 0.25 : !h, !h, !h
   return %a, %b, %c : !h, !h, !h
