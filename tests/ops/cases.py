@@ -25,6 +25,7 @@ import block_column_cases  # noqa: F401
 import matmul_cases  # noqa: F401
 import composite_cases  # noqa: F401
 import widened_attention_cases  # noqa: F401
+import head_width_cases  # noqa: F401
 import grouped_cases  # noqa: F401
 import recurrence_cases  # noqa: F401
 import fourier_cases  # noqa: F401

@@ -4,6 +4,8 @@
 
 #include "codegen/lower/common/CarriedLoop.h"
 
+#include "llvm/IR/InlineAsm.h"
+
 namespace knapper::lower {
 
 /// for (i = from; i < to; i += step) state = body(i, state), signed; i, from,
@@ -22,6 +24,19 @@ Carried carriedFor(llvm::IRBuilder<> &b, const char *name, llvm::Value *from,
         return next;
       });
   return Carried(last.begin() + 1, last.end());
+}
+
+/// The end of a loop (i32 or i64) whose one iteration is known: as such it
+/// would be no loop, and what the code around it and its body have in registers
+/// would be alive at once, and spill.
+inline llvm::Value *keptEnd(llvm::IRBuilder<> &b, llvm::Value *end) {
+  bool wide = end->getType()->isIntegerTy(64);
+  return b.CreateCall(
+      llvm::InlineAsm::get(
+          llvm::FunctionType::get(end->getType(), {end->getType()}, false),
+          wide ? "mov.b64 $0, $1;" : "mov.b32 $0, $1;", wide ? "=l,l" : "=r,r",
+          /*hasSideEffects=*/false),
+      {end});
 }
 
 /// Where a block of the result lies: first row and column. All i32.

@@ -44,9 +44,12 @@ void SimtAttentionRecipe::place() {
 }
 
 Carried SimtAttentionRecipe::multiplyKeys(llvm::Value *key) {
+  auto *known = llvm::dyn_cast<llvm::ConstantInt>(depth);
+  llvm::Value *end =
+      known && known->getZExtValue() <= kDepth ? keptEnd(b, depth) : depth;
   // (Without depth there is no first element to read either.)
   return carriedFor(
-      b, "depth", n64(0), depth, n64(kDepth),
+      b, "depth", n64(0), end, n64(kDepth),
       Carried(kOwnRows * kOwnKeys, number(0)),
       [&](llvm::Value *d, const Carried &sums) -> Carried {
         Carried next(sums);

@@ -140,7 +140,7 @@ PipelineState FlashRecipe::compute(llvm::Value *program, llvm::Value *count,
     return at;
   }
   if (queriesInRegisters)
-    for (unsigned d = 0; d < s.width / 16; ++d)
+    for (unsigned d = 0; d < s.depth / 16; ++d)
       work.inRegisters.append(ptx.loadMatrices(matricesAt(work.own, d)));
   llvm::Value *last = b.CreateSub(work.rows.blocks, n32(1));
   State state = firstBlock(work, last, count, buffer, at);

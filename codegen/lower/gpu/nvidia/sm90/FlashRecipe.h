@@ -8,6 +8,7 @@
 #include "codegen/lower/gpu/nvidia/common/KernelRecipe.h"
 #include "codegen/lower/gpu/nvidia/sm90/FlashTileScheduler.h"
 #include "codegen/lower/gpu/nvidia/sm90/OnlineSoftmax.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
 
 namespace knapper::lower {
 
@@ -30,7 +31,9 @@ class FlashRecipe : KernelRecipe {
 public:
   FlashRecipe(GpuLowering &lowering, tile::AttentionOp op)
       : KernelRecipe(lowering), op(op),
-        config(config::AttentionGpuConfig::of(op.getShape())), s(config),
+        config(config::AttentionGpuConfig::of(op.getShape())),
+        s(config, mlir::getConstantIntValue(op.getSizes()[5]).value_or(0),
+          mlir::getConstantIntValue(op.getSizes()[6]).value_or(0)),
         g(b, s, op), ptx(g.ptx) {}
 
   mlir::LogicalResult emit();

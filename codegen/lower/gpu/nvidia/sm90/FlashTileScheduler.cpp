@@ -109,6 +109,11 @@ void FlashTileScheduler::setBlocks(FlashTile &rows, llvm::Value *skips,
   rows.blocks =
       most(b.CreateSDiv(b.CreateAdd(end, n32(shape.keys - 1)), n32(shape.keys)),
            n32(1));
+  // Behind the first block there is one.
+  if (auto *keys = llvm::dyn_cast<llvm::ConstantInt>(counts.keys);
+      keys && !counts.causal &&
+      llvm::divideCeil(keys->getZExtValue(), shape.keys) == 2)
+    rows.blocks = keptEnd(b, rows.blocks);
   llvm::Value *last = b.CreateSub(rows.blocks, n32(1));
   if (!someWhole) {
     rows.whole = n32(0);

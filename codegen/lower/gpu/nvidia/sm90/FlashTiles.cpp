@@ -15,7 +15,7 @@ Carried FlashRecipe::multiplyKeys(const Work &work, llvm::Value *stage) {
   Carried scores(s.scores(), llvm::UndefValue::get(b.getFloatTy()));
   llvm::Value *a = queriesInRegisters ? nullptr : g.descriptor(work.own, false);
   llvm::Value *bb = g.descriptor(g.stageAt(stage), false);
-  for (unsigned d = 0; d < s.width / 16; ++d) {
+  for (unsigned d = 0; d < s.depth / 16; ++d) {
     PtxAsm::Wgmma kind{s.keys, bf16, d == 0, false, false};
     llvm::Value *keysAt = b.CreateAdd(bb, b.getInt64(g.alongRows(d, s.keys)));
     if (queriesInRegisters)
@@ -34,7 +34,7 @@ void FlashRecipe::multiplyValues(Carried &sums,
                                  llvm::Value *stage) {
   llvm::Value *bb = g.descriptor(g.stageAt(stage), true);
   for (unsigned d = 0; d < s.keys / 16; ++d)
-    ptx.wgmma({s.width, bf16, false, false, true}, weights.slice(4 * d, 4),
+    ptx.wgmma({s.ownColumns(), bf16, false, false, true}, weights.slice(4 * d, 4),
               b.CreateAdd(bb, b.getInt64(d * 16 * kRowBytes / 16)), sums);
   ptx.wgmmaCommit();
 }
@@ -80,7 +80,7 @@ void FlashRecipe::inverses(const OnlineSoftmax &soft, llvm::Value *inverse[2]) {
 void FlashRecipe::storeRows(const Work &work, const Carried &sums,
                             llvm::Value *inverse[2]) {
   ptx.sync(warpgroup, kWarpgroup);
-  for (unsigned d = 0; d < s.width / 16; ++d) {
+  for (unsigned d = 0; d < s.ownColumns() / 16; ++d) {
     llvm::SmallVector<llvm::Value *, 4> words;
     for (unsigned i = 8 * d; i < 8 * d + 8; i += 2) {
       llvm::Value *factor = inverse[i / 2 % 2];

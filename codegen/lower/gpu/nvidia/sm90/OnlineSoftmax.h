@@ -25,12 +25,19 @@ inline constexpr double kUnseen = -0x1p100;
 
 /// The sizes of a kernel.
 struct FlashSizes {
-  explicit FlashSizes(const config::AttentionGpuConfig &c)
-      : rows(c.tileM), keys(c.tileN), width(c.headDim), stages(c.stages),
-        consumers(c.consumers),
+  /// `depth`, `columns`: elements of a query and of a value; 0: unknown.
+  FlashSizes(const config::AttentionGpuConfig &c, int64_t depth,
+             int64_t columns)
+      : rows(c.tileM), keys(c.tileN), width(c.headDim),
+        depth(multiplied(depth)), columns(multiplied(columns)),
+        stages(c.stages), consumers(c.consumers),
         splitsColumns(c.consumers == 2 && c.tileM == 64) {}
 
-  unsigned rows, keys, width, stages, consumers;
+  unsigned rows, keys;
+  /// Elements of a head in shared memory, and how many of them are multiplied:
+  /// of queries and keys, of values. A wgmma takes 16 of a depth.
+  unsigned width, depth, columns;
+  unsigned stages, consumers;
   /// The two consumers have the same rows, half of the result's columns each.
   bool splitsColumns;
 
@@ -41,15 +48,21 @@ struct FlashSizes {
   unsigned bytes() const { return ringAt() + stages * stageBytes(); }
   unsigned scores() const { return keys / 2; } // of a thread
   /// Columns of the result that a consumer has.
-  unsigned ownColumns() const { return splitsColumns ? width / 2 : width; }
+  unsigned ownColumns() const { return splitsColumns ? width / 2 : columns; }
   unsigned sums() const { return ownColumns() / 2; }
   bool fit() const {
     return consumers >= 2 && consumers <= 3 &&
            rows == 64 * (splitsColumns ? 1 : consumers) &&
-           ownColumns() % kChunk == 0 && keys % 32 == 0 && keys >= 32 &&
-           keys <= 256 && width % kChunk == 0 && width >= kChunk &&
-           width <= 256 && stages >= 2 && stages <= 16 &&
+           (!splitsColumns || ownColumns() % kChunk == 0) && keys % 32 == 0 &&
+           keys >= 32 && keys <= 256 && width % kChunk == 0 &&
+           width >= kChunk && width <= 256 && depth <= width &&
+           columns <= width && stages >= 2 && stages <= 16 &&
            bytes() <= config::kHopper.sharedBytesPerCta();
+  }
+
+private:
+  unsigned multiplied(int64_t elements) const {
+    return elements ? unsigned(llvm::alignTo(elements, 16)) : width;
   }
 };
 
