@@ -579,6 +579,7 @@ public:
     machine.cacheBandwidth = cacheBandwidth;
     machine.launchSeconds = launchSeconds;
     machine.keptBytes = cacheBytes;
+    machine.roundsStored = roundsStored;
     for (auto function : getOperation().getOps<func::FuncOp>())
       if (failed(formKernels(function, machine, nullptr, remarks)))
         return signalPassFailure();
@@ -594,7 +595,7 @@ LogicalResult fusion::formKernels(func::FuncOp function, const Machine &machine,
   if (!function.getBody().hasOneBlock())
     return function.emitError("kernels are formed in functions of one block");
   Former(function, machine).run(report, remarks);
-  storeNarrow(function);
+  storeNarrow(function, machine.roundsStored);
   writeReturnedTwice(function);
   return success();
 }

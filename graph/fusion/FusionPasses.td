@@ -17,6 +17,7 @@ def FormKernels : Pass<"form-kernels", "mlir::ModuleOp"> {
     Option<"bandwidth", "bandwidth", "double", "2e10", "bytes per second from memory">,
     Option<"cacheBandwidth", "cache-bandwidth", "double", "1e11", "bytes per second within the last-level cache">,
     Option<"launchSeconds", "launch-seconds", "double", "2e-6", "seconds a launch costs">,
+    Option<"roundsStored", "rounds-stored", "bool", "false", "what matmuls hand to other kernels is stored in the function's storage type">,
     Option<"cacheBytes", "cache-bytes", "int64_t", "4194304", "bytes of cache that hold a kernel's operands">,
   ];
   let dependentDialects = ["::knapper::ts::TsDialect"];

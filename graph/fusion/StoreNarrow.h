@@ -2,10 +2,16 @@
 //
 // Where a value is rounded to 16 bits and read as f32 again (graph/quantize/
 // ConvertFloat.h), the kernel that makes it has taken the widening conversion
-// in. It gives the 16 bits instead, and each kernel that reads them widens them:
+// in. It gives the 16 bits instead, and each kernel that reads them widens
+// them:
 //
-//   kernel conv  -> f32 { .. narrow; widen }      kernel conv  -> bf16 { .. narrow }
-//   kernel reduce(%x: f32) { reduce %x }          kernel reduce(%x: bf16) { widen; reduce }
+//   kernel conv  -> f32 { .. narrow; widen }      kernel conv  -> bf16 { ..
+//   narrow } kernel reduce(%x: f32) { reduce %x }          kernel reduce(%x:
+//   bf16) { widen; reduce }
+//
+// Where a function has a storage type, a matmul or convolution of 16-bit
+// operands whose f32 sums another kernel reads is rounded as well, as a
+// framework that runs op by op in 16 bits rounds it.
 //
 //===----------------------------------------------------------------------===//
 #pragma once
@@ -17,7 +23,8 @@ class FuncOp;
 namespace knapper::fusion {
 
 /// Of results that kernels alone read, for elementwise work and reductions.
-/// Kernels are formed already.
-void storeNarrow(mlir::func::FuncOp function);
+/// Kernels are formed already. `roundsMatmuls`: the second kind as well
+/// (config::Machine).
+void storeNarrow(mlir::func::FuncOp function, bool roundsMatmuls);
 
 } // namespace knapper::fusion

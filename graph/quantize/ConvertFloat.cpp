@@ -244,6 +244,7 @@ struct Converter {
 } // namespace
 
 LogicalResult knapper::convertFloat(func::FuncOp function, FloatType type) {
+  function->setAttr(kStorageAttr, TypeAttr::get(type));
   Converter converter{type, {}};
   SmallVector<Operation *> ops;
   function.walk([&](Operation *op) {

@@ -36,6 +36,10 @@ struct Machine {
   double launchSeconds = 0; ///< from one kernel's end to the next one's start
   double readSeconds = 0;   ///< GPU: until memory answers, while others read
 
+  /// What a matmul hands to another kernel is rounded to the type that a model
+  /// is stored in: the bytes cost more than the conversions.
+  bool roundsStored = false;
+
   /// How many programs give all cores work where their number can be doubled
   /// only: the power of two that is nearest.
   constexpr int64_t programsForAll() const {

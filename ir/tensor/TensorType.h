@@ -20,6 +20,10 @@ Dim dimOf(mlir::Value value, unsigned index);
 int64_t rankOf(mlir::Value value);
 mlir::Type elementTypeOf(mlir::Value value);
 
+/// A function's attribute: the 16-bit type that its f32 tensors may be stored
+/// in, as `graph/quantize/ConvertFloat.h` says; a TypeAttr.
+inline constexpr llvm::StringLiteral kStorageAttr = "ts.storage";
+
 mlir::RankedTensorType tensorType(mlir::MLIRContext *context,
                                   llvm::ArrayRef<Dim> dims,
                                   mlir::Type elementType);

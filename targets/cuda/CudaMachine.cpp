@@ -29,6 +29,7 @@ config::Machine machineOf(const Sheet &sheet) {
   m.launchSeconds = 3e-6;
   // Estimate.
   m.readSeconds = 1e-6;
+  m.roundsStored = true;
   return m;
 }
 
