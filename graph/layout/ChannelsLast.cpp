@@ -365,6 +365,21 @@ static LogicalResult repeatOfTranspose(ReshapeOp op,
   return success();
 }
 
+/// reshape(transpose(x)) beside another transpose in elementwise ops alone, as
+/// where tokens [N, H*W, C] are added to an image [N, C, H, W]: as
+/// transpose(reshape(x)), both move on together.
+static LogicalResult reshapeBesideTranspose(ReshapeOp op,
+                                            PatternRewriter &rewriter) {
+  bool beside =
+      !op->use_empty() && llvm::all_of(op->getUsers(), [&](Operation *user) {
+        return isElementwise(user) &&
+               llvm::any_of(user->getOperands(), [](Value operand) {
+                 return operand.getDefiningOp<TransposeOp>() != nullptr;
+               });
+      });
+  return beside ? reshapeFirst(op, rewriter) : failure();
+}
+
 static LogicalResult unlessPlanes(ConvOp op, PatternRewriter &rewriter) {
   return prefersPlanes(op) ? failure() : convChannelsLast(op, rewriter);
 }
@@ -387,6 +402,7 @@ void knapper::populateChannelsLastPatterns(RewritePatternSet &patterns,
   patterns.add(sliceOfTranspose);
   patterns.add(gatherOfTranspose);
   patterns.add(repeatOfTranspose);
+  patterns.add(reshapeBesideTranspose);
   populateNormChannelsLastPatterns(patterns);
 }
 

@@ -4,9 +4,10 @@
 //     two transposes; filters are transposed to [window.., C/groups, F] as
 //     constant expressions
 //   transposes move down through elementwise ops, broadcasts, reductions,
-//     concat, pad, slice, gather (of positions along a dim), repetitions and
-//     group and instance normalisation (NormChannelsLast.h), and cancel: what
-//     is left stands where the graph gives or takes channels first
+//     concat, pad, slice, gather (of positions along a dim), repetitions,
+//     reshapes of tokens to images and group and instance normalisation
+//     (NormChannelsLast.h), and cancel: what is left stands where the graph
+//     gives or takes channels first
 //   a convolution with window 1, stride 1 and no padding is a ts.dot over
 //     [N, spatial.., C] x [F, C]
 //   a convolution over patches that do not overlap (stride = window) of an

@@ -83,6 +83,25 @@ static LogicalResult narrowBeforeMovement(ConvertOp op,
   return success();
 }
 
+/// concat(widen(a), widen(b), ..) to widen(concat(a, b, ..)): what reads the
+/// narrow operands reads the same concatenation.
+static LogicalResult widenBehindConcat(ConcatOp op, PatternRewriter &rewriter) {
+  SmallVector<Value> narrow;
+  for (Value operand : op.getInputs()) {
+    auto widening = operand.getDefiningOp<ConvertOp>();
+    if (!widening || !elementTypeOf(widening).isF32())
+      return failure();
+    narrow.push_back(widening.getInput());
+    Type stored = elementTypeOf(narrow.back());
+    if (!(stored.isF16() || stored.isBF16()) ||
+        stored != elementTypeOf(narrow.front()))
+      return failure();
+  }
+  Value joined = ConcatOp::create(rewriter, op.getLoc(), narrow, op.getDim());
+  rewriter.replaceOpWithNewOp<ConvertOp>(op, op.getType(), joined);
+  return success();
+}
+
 /// Of integers: they are exact only times what it is.
 static bool isScale(OpOperand &operand) {
   return isa<PackedDotOp>(operand.getOwner()) && operand.getOperandNumber() > 0;
@@ -211,6 +230,19 @@ struct Converter {
     Value value = reduce.getInput();
     if (reduce.getKind() == ReduceKind::add && elementTypeOf(value).isF32() &&
         isOfMatmuls(value) && returnsTo(reduce, value))
+      roundProducers(value);
+  }
+
+  /// Rounds what a value is moved from.
+  void roundProducers(Value value) {
+    Operation *op = value.getDefiningOp();
+    if (isa_and_present<TransposeOp, ReshapeOp, SliceOp, ConcatOp>(op)) {
+      for (Value operand : op->getOperands())
+        roundProducers(operand);
+      return;
+    }
+    auto widening = dyn_cast_if_present<ConvertOp>(op);
+    if (!widening || elementTypeOf(widening.getInput()) != type)
       narrow(value);
   }
 
@@ -272,6 +304,9 @@ LogicalResult knapper::convertFloat(func::FuncOp function, FloatType type) {
   for (ReduceOp op : reductions)
     converter.roundNormalised(op);
   converter.shareRounded();
+  RewritePatternSet joins(function.getContext());
+  joins.add(widenBehindConcat);
+  rewrite(function, std::move(joins));
   return simplify(function);
 }
 

@@ -86,6 +86,11 @@ struct Moved {
 };
 Moved behindMovement(mlir::Value value);
 
+/// reshape(transpose(x)) to transpose(reshape(x)), if every group of dims that
+/// the reshape merges or splits lies together in x (graph/simplify/Movement.cpp).
+mlir::LogicalResult reshapeFirst(ts::ReshapeOp op,
+                                 mlir::PatternRewriter &rewriter);
+
 llvm::SmallVector<int64_t>
 inversePermutation(llvm::ArrayRef<int64_t> permutation);
 llvm::SmallVector<ts::Dim> permuted(llvm::ArrayRef<ts::Dim> dims,

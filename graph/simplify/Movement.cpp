@@ -120,21 +120,27 @@ static LogicalResult transposeOfUnits(TransposeOp op,
   return success();
 }
 
-/// reshape(transpose(x)) to transpose(reshape(x)) when every dim group of the
-/// reshape lies together in x. Then two reshapes, or two transposes, meet.
+/// reshape(transpose(x)) to transpose(reshape(x)) where two reshapes, or two
+/// transposes, meet then.
 static LogicalResult reshapeOfTranspose(ReshapeOp op,
                                         PatternRewriter &rewriter) {
   auto transpose = op.getInput().getDefiningOp<TransposeOp>();
   if (!transpose)
     return failure();
-  Value x = transpose.getInput();
-  bool meetsReshape = x.getDefiningOp<ReshapeOp>();
+  bool meetsReshape = transpose.getInput().getDefiningOp<ReshapeOp>();
   bool meetsTranspose =
       !op->use_empty() && llvm::all_of(op->getUsers(), [](Operation *user) {
         return isa<TransposeOp>(user);
       });
-  if (!meetsReshape && !meetsTranspose)
+  return meetsReshape || meetsTranspose ? reshapeFirst(op, rewriter)
+                                        : failure();
+}
+
+LogicalResult knapper::reshapeFirst(ReshapeOp op, PatternRewriter &rewriter) {
+  auto transpose = op.getInput().getDefiningOp<TransposeOp>();
+  if (!transpose)
     return failure();
+  Value x = transpose.getInput();
   SmallVector<Dim> in = dimsOf(x), middle = dimsOf(transpose.getResult()),
                    out = dimsOf(op.getResult());
   auto groups = reshapeGroups(middle, out);

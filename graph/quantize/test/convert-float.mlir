@@ -190,3 +190,25 @@ func.func @masks(%q: !h, %k: !h, %v: !h, %keys: tensor<2x4x1x9xf32>, %all: tenso
   %c = ts.attention %q, %k, %v mask %s : tensor<2x4x9x9xf32> scale 0.25 : !h, !h, !h
   return %a, %b, %c : !h, !h, !h
 }
+
+// What a written-out norm reads of two matmuls is concatenated as it is stored.
+// CHECK-LABEL: @norm_of_concat
+// CHECK: %[[P:.*]] = ts.dot {{.*}} {result_type = f32}
+// CHECK-NEXT: %[[A:.*]] = ts.convert %[[P]] : tensor<4x8xf32> to tensor<4x8xbf16>
+// CHECK: %[[Q:.*]] = ts.dot {{.*}} {result_type = f32}
+// CHECK-NEXT: %[[B:.*]] = ts.convert %[[Q]] : tensor<4x8xf32> to tensor<4x8xbf16>
+// CHECK: %[[C:.*]] = ts.concat %[[A]], %[[B]] dim 1
+// CHECK: ts.convert %[[C]] : tensor<4x16xbf16> to tensor<4x16xf32>
+// CHECK-NOT: ts.concat
+func.func @norm_of_concat(%x: tensor<4x8xf32>, %v: tensor<8x8xf32>, %w: tensor<8x8xf32>) -> tensor<4x16xf32> {
+  %0 = ts.dot %x, %v batch [] x [] contract [1] x [0] : tensor<4x8xf32>, tensor<8x8xf32>
+  %1 = ts.dot %x, %w batch [] x [] contract [1] x [0] : tensor<4x8xf32>, tensor<8x8xf32>
+  %2 = ts.concat %0, %1 dim 1 : tensor<4x8xf32>, tensor<4x8xf32>
+  %n = ts.constant dense<6.250000e-02> : tensor<f32>
+  %ns = ts.broadcast %n [] : tensor<f32> to tensor<4xf32>
+  %sum = ts.reduce add %2 [1] : tensor<4x16xf32>
+  %mean = ts.mul %sum, %ns : tensor<4xf32>
+  %all = ts.broadcast %mean [0] : tensor<4xf32> to tensor<4x16xf32>
+  %3 = ts.sub %2, %all : tensor<4x16xf32>
+  return %3 : tensor<4x16xf32>
+}
