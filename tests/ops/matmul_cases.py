@@ -194,6 +194,13 @@ case("dot many blocks f32", [In("x", x), In("w", w)], f"%r = ts.dot %x, %w batch
 FAR = [1.0, 2.0**-60, 2.0**50, 1.0, 0.0, 2.0**-118, -1.0, 2.0**-52, 2.0**60]
 NEAR = [1.0, 2.0**-4, 2.0**45, -1.0, 0.0]
 NOT_FINITE = {5: "0x7F800000", 8: "0x7FC00000"}
+# Few steps of a known depth: a loop that could be unrolled.
+for k, n in [(16, 128), (32, 128), (48, 64)]:
+    x, w, b, y = T("f32", "m", k), T("f32", k, n), T("f32", n), T("f32", "m", n)
+    case(f"dot few steps {k}", [In("x", x), In("w", w), In("b", b)],
+         f"%0 = ts.dot %x, %w batch [] x [] contract [1] x [0] : {x}, {w}\n  %1 = ts.broadcast %b [1] : {b} to {y}\n"
+         f"  %r = ts.add %0, %1 : {y}", y, [dict(m=9000), dict(m=300), dict(m=1)], lambda x, w, b: wide(x) @ wide(w) + wide(b),
+         MATMUL["f32"])
 for k, m, n, rows, columns, finite in [(96, 140, 70, FAR, NEAR, True), (131, 170, 50, FAR, NEAR, False), (1600, 133, 96, NEAR, FAR, True)]:
     by_row = [rows[i % len(rows)] for i in range(m)]
     by_column = [columns[j // 7 % len(columns)] if j >= 48 else 1.0 for j in range(n)]

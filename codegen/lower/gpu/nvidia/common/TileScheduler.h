@@ -26,8 +26,8 @@ Carried carriedFor(llvm::IRBuilder<> &b, const char *name, llvm::Value *from,
   return Carried(last.begin() + 1, last.end());
 }
 
-/// The end of a loop (i32 or i64) whose one iteration is known: as such it
-/// would be no loop, and what the code around it and its body have in registers
+/// The end of a loop (i32 or i64) whose few iterations are known: LLVM would
+/// unroll it, and what the code around it and its iterations have in registers
 /// would be alive at once, and spill.
 inline llvm::Value *keptEnd(llvm::IRBuilder<> &b, llvm::Value *end) {
   bool wide = end->getType()->isIntegerTy(64);

@@ -22,6 +22,9 @@ using namespace mlir;
 
 namespace knapper::lower {
 
+/// Of so many steps LLVM may make one piece of code.
+static constexpr unsigned kFewSteps = 4;
+
 LogicalResult SimtMatmulRecipe::check() {
   auto aBuffer = buffer(op.getA()), bBuffer = buffer(op.getB());
   if (failed(aBuffer) || failed(bBuffer))
@@ -138,6 +141,9 @@ Carried SimtMatmulRecipe::mainloop() {
   barrier();
   Carried none(threadRows * threadColumns,
                llvm::ConstantFP::get(b.getFloatTy(), 0));
+  if (auto *known = llvm::dyn_cast<llvm::ConstantInt>(k);
+      known && known->getZExtValue() <= kFewSteps * depth)
+    steps = keptEnd(b, steps);
   return carriedFor(b, "depth", first, steps, n32(1), std::move(none),
                     [&](llvm::Value *step, const Carried &state) -> Carried {
                       Carried next(state);
