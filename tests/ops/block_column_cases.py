@@ -100,3 +100,12 @@ t = T("f32", "a", 60, 3, 5)
 case("scan whole lines of any number", [In("x", t, "ties"), In("y", t, "ties")],
      f"%e = ts.mul %x, %y : {t}\n%s = ts.scan add %e dim 1 : {t}\n%r = ts.add %s, %y : {t}", t,
      [dict(a=0), dict(a=1), dict(a=11), dict(a=333)])
+
+# Columns of a concatenation, which is a result as well.
+for dtype, rows, left, right in [("bf16", 64, 320, 320), ("f32", 100, 33, 50), ("f16", 200, 8, 264)]:
+    a, b, c, w = T(dtype, 40, rows, left), T(dtype, 40, rows, right), T(dtype, 40, rows, left + right), T("f32", 40, rows, left + right)
+    r = T("f32", 40, left + right)
+    widened = f"  %w = ts.convert %r0 : {c} to {w}\n" if dtype != "f32" else ""
+    case(f"block columns of a concatenation {dtype}", [In("a", a), In("b", b)],
+         f"%r0 = ts.concat %a, %b dim 2 : {a}, {b}\n{widened}  %r1 = ts.reduce add %{'w' if widened else 'r0'} [1] : {w}", [c, r], [{}],
+         lambda a, b: (np_().concatenate([a, b], 2), np_().concatenate([a, b], 2).astype("f8").sum(axis=1)), "relative 4e-6")

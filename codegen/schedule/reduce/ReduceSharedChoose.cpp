@@ -57,12 +57,18 @@ static ColumnWork workOf(ts::KernelOp kernel, const Space &space,
   auto bytesOf = [](Value value) {
     return ts::elementBytes(ts::elementTypeOf(value));
   };
+  auto reads = [&](Value operand) {
+    ++work.operands;
+    work.readBytes += elements * bytesOf(operand);
+    work.bytes = std::max(work.bytes, bytesOf(operand));
+  };
   for (BlockArgument argument : kernel.getBody().getArguments())
-    if (isFull(argument)) {
-      ++work.operands;
-      work.readBytes += elements * bytesOf(argument);
-      work.bytes = std::max(work.bytes, bytesOf(argument));
-    }
+    if (isFull(argument))
+      reads(argument);
+  // Of concatenated operands each element is one's.
+  for (auto concat : kernel.getBody().getOps<ts::ConcatOp>())
+    if (isFull(concat))
+      reads(concat);
   for (Value value : kernel.yield().getValues())
     if (isFull(value)) {
       work.isFull = true;

@@ -22,7 +22,8 @@ using namespace mlir;
 
 namespace knapper::lower {
 
-/// Of so many steps LLVM may make one piece of code.
+/// Of so many steps LLVM may make one piece of code. (A convolution's elements
+/// have places of their own, of which less is alive in one piece.)
 static constexpr unsigned kFewSteps = 4;
 
 LogicalResult SimtMatmulRecipe::check() {
@@ -142,7 +143,8 @@ Carried SimtMatmulRecipe::mainloop() {
   Carried none(threadRows * threadColumns,
                llvm::ConstantFP::get(b.getFloatTy(), 0));
   if (auto *known = llvm::dyn_cast<llvm::ConstantInt>(k);
-      known && known->getZExtValue() <= kFewSteps * depth)
+      known && known->getZExtValue() <= kFewSteps * depth &&
+      op.getWindow().empty())
     steps = keptEnd(b, steps);
   return carriedFor(b, "depth", first, steps, n32(1), std::move(none),
                     [&](llvm::Value *step, const Carried &state) -> Carried {
