@@ -190,6 +190,22 @@ def test_the_python_package_imports_in_no_circle():
     assert circle(uses) == []
 
 
+# What stands on the core of the package. Only `compile` knows one of them: it hands a program of torch.export over.
+PYTHON_FRONTS = ("jax", "openvino", "ort", "reduce", "torch")
+PYTHON_DISPATCH = "python/knapper/compiler.py"
+
+
+def test_no_import_of_the_python_package_runs_back_up():
+    """The core imports none of what stands on it; these import one another nowhere."""
+    back = collections.defaultdict(set)
+    for file in (f for f in sources(".py") if f.startswith("python/knapper/")):
+        folder = file.split("/")[2]
+        for name in (n.split(".") for n in imports(file)):
+            if name[0] == "knapper" and len(name) > 1 and name[1] in PYTHON_FRONTS and name[1] != folder:
+                back[file].add(name[1])
+    assert back == {PYTHON_DISPATCH: {"torch"}}
+
+
 def test_scripts_import_in_no_circle():
     """Tests, benches and tools: a module lies beside who imports it, or in a folder that holds it once."""
     files = [f for f in sources(".py") if f.startswith(("tests/", "bench/", "tools/", "packaging/", "docs/", "examples/"))]
