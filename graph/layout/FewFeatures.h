@@ -7,7 +7,7 @@
 // features is split into phases (ConvPhases.h), which are the features of one
 // ordinary convolution.
 //
-// Callers: ChannelsLast.cpp and the CPU's schedule of such convolutions.
+// Callers: ChannelsLast.cpp, SimplifyModel.cpp and CpuPlaneConv.cpp.
 //
 //===----------------------------------------------------------------------===//
 #pragma once

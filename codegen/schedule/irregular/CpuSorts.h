@@ -1,4 +1,4 @@
-// What the CPU's schedules of ts.topk share (CpuTopK.cpp, CpuRadixSort.cpp).
+// What the CPU's schedules of ts.topk share (CpuTopK.cpp, Sort.cpp).
 #pragma once
 
 #include "codegen/schedule/core/ElementEmitter.h"

@@ -1,6 +1,6 @@
 // Sort keys: elements as unsigned integers, for sorts that compare words. The
 // element with the larger key comes first. NaN is the largest float. Both zeros
-// have one key. Callers: CpuSorts.h and GpuSorter.h.
+// have one key. Callers: Sort.cpp, CpuTopK.cpp and GpuSorter.h.
 #pragma once
 
 #include "codegen/schedule/core/ElementEmitter.h"

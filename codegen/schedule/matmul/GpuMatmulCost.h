@@ -1,5 +1,5 @@
 // The tile shapes of a GPU's matmul, and a model of the time that each takes.
-// Callers: GpuMatmul.cpp, GpuImplicitGemm.cpp and the grouped matmul.
+// Caller: GpuMatmulChoose.cpp.
 #pragma once
 
 #include "ir/config/Machine.h"
