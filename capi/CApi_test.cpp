@@ -1,4 +1,6 @@
-// The C API as a C program sees it: linked against libknapper_rt.
+// The C API as a C program sees it, linked against libknapper_rt: loading,
+// errors, options, logs. RunApi_test has runs, OperatorApi_test operators.
+#include "capi/testing/ScaleModule.h"
 #include "capi/testing/TakeError.h"
 #include "knapper/knapper.h"
 #include "runtime/testing/TestArtefact.h"
@@ -26,46 +28,12 @@ namespace {
 // running out of memory would take a minute.
 [[maybe_unused]] const int oneHeap = mallopt(M_ARENA_MAX, 1);
 
-/// y = x*2+1, x: [n, 4]
-std::vector<std::byte> file() {
-  TestArtefact a;
-  uint32_t n = a.symbol("n"), four = a.constant(4);
-  uint32_t elements = a.mul(n, four);
-  uint32_t x = a.input("x", DType::f32, {n, four}, {"n", "4"});
-  uint32_t t = a.temp(a.mul(elements, four), 0, 1);
-  uint32_t y = a.output("y", DType::f32, {n, four}, {"n", "4"});
-  uint32_t main = a.region();
-  a.launch(main, "scale", {x, t}, elements);
-  a.copy(main, t, y, a.mul(elements, four));
-  return a.bytes();
-}
-
-struct Loaded {
-  knapper_module *module = nullptr;
-  Loaded() {
-    std::vector<std::byte> bytes = file();
-    EXPECT_EQ(
-        take(knapper_load_memory(bytes.data(), bytes.size(), nullptr, &module)),
-        "no error");
-  }
-  ~Loaded() { knapper_module_release(module); }
-};
-
-struct Input {
-  std::vector<float> data;
-  std::vector<int64_t> shape;
-  knapper_tensor tensor;
-  explicit Input(int64_t n) : data(n * 4, 3.0f), shape{n, 4} {
-    tensor = knapper::testing::tensor(data, shape);
-  }
-};
-
 } // namespace
 
 TEST(CApi, LoadsInspectsRunsAndSaves) {
   std::string path = ::testing::TempDir() + "/capi.knap";
   {
-    std::vector<std::byte> bytes = file();
+    std::vector<std::byte> bytes = scaleFile();
     std::ofstream(path, std::ios::binary)
         .write(reinterpret_cast<char *>(bytes.data()), bytes.size());
   }
@@ -125,7 +93,7 @@ TEST(CApi, LoadsInspectsRunsAndSaves) {
 
 TEST(CApi, TheExampleRuns) {
   std::string path = ::testing::TempDir() + "/example.knap";
-  std::vector<std::byte> bytes = file();
+  std::vector<std::byte> bytes = scaleFile();
   std::ofstream(path, std::ios::binary)
       .write(reinterpret_cast<char *>(bytes.data()), bytes.size());
   auto output = [&](const std::string &arguments) {
@@ -139,101 +107,6 @@ TEST(CApi, TheExampleRuns) {
   EXPECT_EQ(output(path + " 6"), "0 96 bytes of f32, first 3\n");
   EXPECT_THAT(output("/no/file"), HasSubstr("1 /no/file: cannot open"));
   std::filesystem::remove(path);
-}
-
-/// y = Op(x) of any size, by an operator of the host's.
-static std::vector<std::byte> callsOperator(const char *domain,
-                                            const char *name) {
-  TestArtefact a;
-  uint32_t n = a.symbol("n", 0);
-  uint32_t x = a.input("x", DType::f32, {n});
-  uint32_t y = a.output("y", DType::f32, {n});
-  a.external(a.region(), domain, name, {{x, DType::f32, {n}}},
-             {{y, DType::f32, {n}}});
-  return a.bytes();
-}
-
-TEST(CApi, RegistersOperators) {
-  knapper_operator op = KNAPPER_OPERATOR_INIT;
-  op.domain = "test";
-  op.name = "Scale";
-  op.compute = [](void *user, const knapper_call *call) {
-    auto *x = static_cast<const float *>(call->inputs[0].data);
-    auto *y = static_cast<float *>(call->outputs[0].data);
-    for (int64_t i = 0; i < call->inputs[0].shape[0]; ++i)
-      y[i] = x[i] * *static_cast<float *>(user);
-    if (call->inputs[0].shape[0] != 1)
-      return 0;
-    call->fail(call, "one is too few");
-    return 1;
-  };
-  float factor = 3;
-  op.user = &factor;
-  op.release = [](void *user) { *static_cast<float *>(user) = 0; };
-  std::vector<std::byte> bytes = callsOperator("test", "Scale");
-  knapper_module *module = nullptr;
-  knapper_error *missing =
-      knapper_load_memory(bytes.data(), bytes.size(), nullptr, &module);
-  ASSERT_NE(missing, nullptr);
-  EXPECT_EQ(knapper_error_get_kind(missing), KNAPPER_ERROR_USER);
-  EXPECT_THAT(take(missing),
-              HasSubstr("operator test.Scale is not registered"));
-  EXPECT_EQ(knapper_has_operator("test", "Scale"), 0);
-  ASSERT_EQ(take(knapper_register_operator(&op)), "no error");
-  EXPECT_EQ(knapper_has_operator("test", "Scale"), 1);
-  ASSERT_EQ(
-      take(knapper_load_memory(bytes.data(), bytes.size(), nullptr, &module)),
-      "no error");
-  ASSERT_EQ(take(knapper_unregister_operator("test", "Scale")), "no error");
-  EXPECT_EQ(factor, 3); // the module has it
-  std::vector<float> data{1, 2};
-  std::vector<int64_t> shape{2};
-  knapper_tensor x = knapper::testing::tensor(data, shape), y;
-  knapper_result *result = nullptr;
-  ASSERT_EQ(take(knapper_run(module, &x, 1, nullptr, 0, &result)), "no error");
-  ASSERT_EQ(take(knapper_result_output(result, 0, &y)), "no error");
-  EXPECT_EQ(static_cast<float *>(y.data)[1], 6);
-  knapper_result_release(result);
-  shape[0] = 1;
-  EXPECT_THAT(take(knapper_run(module, &x, 1, nullptr, 0, &result)),
-              HasSubstr("Scale_node: one is too few"));
-  const char *json = nullptr;
-  ASSERT_EQ(take(knapper_module_describe(module, &json)), "no error");
-  EXPECT_THAT(json, HasSubstr("\"domain\":\"test\",\"name\":\"Scale\""));
-  knapper_module_release(module);
-  EXPECT_EQ(factor, 0);
-  EXPECT_THAT(take(knapper_unregister_operator("test", "Scale")),
-              HasSubstr("test.Scale: there is no such operator"));
-  op.size = 4;
-  EXPECT_THAT(take(knapper_register_operator(&op)), HasSubstr("the size of"));
-  EXPECT_THAT(take(knapper_register_operator(nullptr)), HasSubstr("is NULL"));
-  op = KNAPPER_OPERATOR_INIT;
-  EXPECT_THAT(take(knapper_register_operator(&op)),
-              HasSubstr("name the operator"));
-}
-
-TEST(CApi, LoadsOperatorsOfASharedObject) {
-  EXPECT_THAT(take(knapper_load_operators("/no/file.so")),
-              HasSubstr("/no/file.so: cannot be loaded"));
-  EXPECT_THAT(take(knapper_load_operators(nullptr)), HasSubstr("NULL"));
-  ASSERT_EQ(take(knapper_load_operators(KNAPPER_EXAMPLE_OPERATORS)),
-            "no error");
-  std::vector<std::byte> bytes = callsOperator("my.domain", "Swish");
-  knapper_module *module = nullptr;
-  ASSERT_EQ(
-      take(knapper_load_memory(bytes.data(), bytes.size(), nullptr, &module)),
-      "no error");
-  std::vector<float> data{0, 1};
-  std::vector<int64_t> shape{2};
-  knapper_tensor x = knapper::testing::tensor(data, shape), y;
-  knapper_result *result = nullptr;
-  ASSERT_EQ(take(knapper_run(module, &x, 1, nullptr, 0, &result)), "no error");
-  ASSERT_EQ(take(knapper_result_output(result, 0, &y)), "no error");
-  EXPECT_NEAR(static_cast<float *>(y.data)[1], 0.731f, 1e-3f);
-  knapper_result_release(result);
-  knapper_module_release(module);
-  ASSERT_EQ(take(knapper_unregister_operator("my.domain", "Swish")),
-            "no error");
 }
 
 TEST(CApi, ErrorsHaveKindWhereAndHint) {
@@ -257,7 +130,7 @@ TEST(CApi, ErrorsHaveKindWhereAndHint) {
 }
 
 TEST(CApi, OptionsAreCheckedNotIgnored) {
-  std::vector<std::byte> bytes = file();
+  std::vector<std::byte> bytes = scaleFile();
   knapper_module *module = nullptr;
   auto attempt = [&](auto edit) {
     knapper_load_options options = KNAPPER_LOAD_OPTIONS_INIT;
@@ -298,7 +171,7 @@ TEST(CApi, OptionsAreCheckedNotIgnored) {
 }
 
 TEST(CApi, ThreadsFollowTheEnvironment) {
-  std::vector<std::byte> bytes = file();
+  std::vector<std::byte> bytes = scaleFile();
   auto threads = [&](int32_t wanted) -> std::string {
     knapper_load_options options = KNAPPER_LOAD_OPTIONS_INIT;
     options.threads = wanted;
@@ -392,211 +265,6 @@ TEST(CApi, DamagedConstantsAreFoundBeforeTheyAreUsed) {
   }
 }
 
-TEST(CApi, RunsAsynchronously) {
-  Loaded m;
-  std::vector<Input> inputs;
-  std::vector<knapper_event *> events(8);
-  for (int i = 0; i < 8; ++i)
-    inputs.emplace_back(i + 1);
-  for (int i = 0; i < 8; ++i)
-    ASSERT_EQ(take(knapper_run_async(m.module, &inputs[i].tensor, 1, nullptr, 0,
-                                     &events[i])),
-              "no error");
-  for (int i = 0; i < 8; ++i) {
-    knapper_result *result = nullptr;
-    ASSERT_EQ(take(knapper_event_wait(events[i], &result)), "no error");
-    knapper_tensor y;
-    ASSERT_EQ(take(knapper_result_output(result, 0, &y)), "no error");
-    EXPECT_EQ(y.shape[0], i + 1);
-    EXPECT_EQ(static_cast<float *>(y.data)[0], 7.0f);
-    knapper_result_release(result);
-  }
-  // The error of the run comes out of the wait.
-  Input bad(2);
-  bad.tensor.dtype = KNAPPER_I8;
-  knapper_event *event = nullptr;
-  ASSERT_EQ(
-      take(knapper_run_async(m.module, &bad.tensor, 1, nullptr, 0, &event)),
-      "no error");
-  EXPECT_EQ(knapper_event_wait_for(event, INT64_MAX), 1);
-  EXPECT_EQ(knapper_event_wait_for(event, -1), 1);
-  EXPECT_EQ(knapper_event_done(event), 1);
-  knapper_result *result = nullptr;
-  EXPECT_THAT(take(knapper_event_wait(event, &result)),
-              HasSubstr("input 'x': expected f32[n, 4], got i8[2, 4]"));
-  EXPECT_EQ(result, nullptr);
-}
-
-TEST(CApi, AnAsynchronousRunKeepsTheShapesOfItsInputs) {
-  Loaded m;
-  std::vector<Input> inputs;
-  std::vector<knapper_event *> events(64);
-  for (size_t i = 0; i < events.size(); ++i)
-    inputs.emplace_back(3);
-  for (size_t i = 0; i < events.size(); ++i) {
-    ASSERT_EQ(take(knapper_run_async(m.module, &inputs[i].tensor, 1, nullptr, 0,
-                                     &events[i])),
-              "no error");
-    inputs[i].shape.assign({1, 4}); // the caller's again
-  }
-  for (knapper_event *event : events) {
-    knapper_result *result = nullptr;
-    ASSERT_EQ(take(knapper_event_wait(event, &result)), "no error");
-    knapper_tensor y;
-    ASSERT_EQ(take(knapper_result_output(result, 0, &y)), "no error");
-    EXPECT_EQ(y.shape[0], 3);
-    knapper_result_release(result);
-  }
-}
-
-TEST(CApi, GivenOutputsHaveTheOutputsShape) {
-  Loaded m;
-  Input x(2);
-  std::vector<float> memory(16, -7.0f);
-  std::vector<int64_t> turned = {4, 2}, larger = {4, 4};
-  knapper_result *result = nullptr;
-  auto wrong = [&](knapper_error *error) {
-    EXPECT_NE(error, nullptr);
-    EXPECT_EQ(knapper_error_get_kind(error), KNAPPER_ERROR_USER);
-    EXPECT_THAT(take(error),
-                HasSubstr("output 'y': the output is f32[2, 4], the memory "
-                          "given for it is f32[4, "));
-  };
-  for (std::vector<int64_t> &shape : {std::ref(turned), std::ref(larger)}) {
-    knapper_tensor y = knapper::testing::tensor(memory, shape);
-    wrong(knapper_run(m.module, &x.tensor, 1, &y, 1, &result));
-    knapper_event *event = nullptr;
-    ASSERT_EQ(take(knapper_run_async(m.module, &x.tensor, 1, &y, 1, &event)),
-              "no error");
-    wrong(knapper_event_wait(event, &result));
-    EXPECT_THAT(memory, ::testing::Each(-7.0f));
-  }
-  knapper_tensor flat = {memory.data(), 64, KNAPPER_F32, KNAPPER_FLAT, nullptr};
-  ASSERT_EQ(take(knapper_run(m.module, &x.tensor, 1, &flat, 1, &result)),
-            "no error");
-  knapper_tensor y;
-  ASSERT_EQ(take(knapper_result_output(result, 0, &y)), "no error");
-  EXPECT_EQ(y.data, memory.data());
-  ASSERT_EQ(y.rank, 2);
-  EXPECT_EQ(y.shape[0], 2);
-  EXPECT_EQ(memory[7], 7.0f);
-  EXPECT_EQ(memory[8], -7.0f);
-  knapper_result_release(result);
-}
-
-TEST(CApi, ACheckComputesNothing) {
-  Loaded m;
-  Input x(3);
-  knapper_run_options options = KNAPPER_RUN_OPTIONS_INIT;
-  options.check_only = 1;
-  knapper_result *result = nullptr;
-  ASSERT_EQ(take(knapper_run_with(m.module, &x.tensor, 1, nullptr, 0, &options,
-                                  &result)),
-            "no error");
-  knapper_tensor y;
-  ASSERT_EQ(take(knapper_result_output(result, 0, &y)), "no error");
-  EXPECT_EQ(y.data, nullptr);
-  EXPECT_EQ(y.bytes, 48u);
-  EXPECT_EQ(y.shape[0], 3);
-  knapper_result_release(result);
-  std::vector<float> memory(12, -7.0f);
-  y = knapper::testing::tensor(memory, x.shape);
-  for (int run = 0; run < 3; ++run) { // also after a run of the same
-    ASSERT_EQ(take(knapper_run_with(m.module, &x.tensor, 1, &y, 1, &options,
-                                    &result)),
-              "no error");
-    EXPECT_THAT(memory, ::testing::Each(-7.0f));
-    knapper_result_release(result);
-    ASSERT_EQ(take(knapper_run(m.module, &x.tensor, 1, &y, 1, &result)),
-              "no error");
-    EXPECT_THAT(memory, ::testing::Each(7.0f));
-    knapper_result_release(result);
-    std::fill(memory.begin(), memory.end(), -7.0f);
-  }
-  y.bytes = 47;
-  EXPECT_THAT(
-      take(knapper_run_with(m.module, &x.tensor, 1, &y, 1, &options, &result)),
-      HasSubstr("takes 48 bytes, 47 were given"));
-  options.check_only = 2;
-  EXPECT_THAT(
-      take(knapper_run_with(m.module, &x.tensor, 1, &y, 1, &options, &result)),
-      HasSubstr("check_only is 2"));
-}
-
-TEST(CApi, ARunTellsWhatItsLaunchesTook) {
-  Loaded m;
-  Input x(3);
-  std::vector<float> memory(12, -7.0f);
-  knapper_tensor y = knapper::testing::tensor(memory, x.shape);
-  char *profile = nullptr;
-  knapper_run_options options = KNAPPER_RUN_OPTIONS_INIT;
-  options.profile = &profile;
-  knapper_result *result = nullptr;
-  ASSERT_EQ(
-      take(knapper_run_with(m.module, &x.tensor, 1, &y, 1, &options, &result)),
-      "no error");
-  EXPECT_THAT(memory, ::testing::Each(7.0f));
-  EXPECT_THAT(std::string(profile), HasSubstr("\"launches\""));
-  EXPECT_THAT(std::string(profile), HasSubstr("\"events\":[{\"launch\""));
-  knapper_string_release(profile);
-  knapper_result_release(result);
-  options.check_only = 1;
-  EXPECT_THAT(
-      take(knapper_run_with(m.module, &x.tensor, 1, &y, 1, &options, &result)),
-      HasSubstr("profile is asked for with check_only or in_stream"));
-  options.check_only = 0;
-  options.in_stream = 1;
-  EXPECT_THAT(
-      take(knapper_run_with(m.module, &x.tensor, 1, &y, 1, &options, &result)),
-      HasSubstr("profile is asked for with check_only or in_stream"));
-  EXPECT_EQ(profile, nullptr);
-}
-
-TEST(CApi, PeakMemoryNeedsEverySize) {
-  Loaded m;
-  uint64_t arena = 0, constants = 1;
-  const char *names[] = {"n", "m"};
-  int64_t values[] = {100, 1};
-  ASSERT_EQ(take(knapper_module_peak_memory(m.module, names, values, 1, &arena,
-                                            &constants)),
-            "no error");
-  EXPECT_EQ(arena, 100 * 4 * 4u);
-  EXPECT_EQ(constants, 0u);
-  EXPECT_THAT(take(knapper_module_peak_memory(m.module, names, values, 2,
-                                              &arena, &constants)),
-              HasSubstr("no size 'm'"));
-  EXPECT_THAT(take(knapper_module_peak_memory(m.module, names, values, 0,
-                                              &arena, &constants)),
-              HasSubstr("no value is given for: n"));
-  values[0] = 0;
-  EXPECT_THAT(take(knapper_module_peak_memory(m.module, names, values, 1,
-                                              &arena, &constants)),
-              HasSubstr("size 'n' is 0"));
-}
-
-TEST(CApi, DescribesAndProfiles) {
-  Loaded m;
-  const char *json = nullptr, *again = nullptr;
-  ASSERT_EQ(take(knapper_module_describe(m.module, &json)), "no error");
-  EXPECT_THAT(json, HasSubstr(R"("inputs":[{"name":"x","dtype":"f32",)"
-                              R"("shape":["n",4]}])"));
-  EXPECT_THAT(json, HasSubstr(R"("launches":[{"origin":"scale_node",)"
-                              R"("flops":"n*4")"));
-  ASSERT_EQ(take(knapper_module_describe(m.module, &again)), "no error");
-  EXPECT_EQ(json, again);
-  Input x(3);
-  char *profile = nullptr;
-  ASSERT_EQ(take(knapper_profile(m.module, &x.tensor, 1, &profile)),
-            "no error");
-  EXPECT_THAT(profile,
-              HasSubstr(R"({"launches":[{"kernel":"scale","origin":)"
-                        R"("scale_node","schedule":"test","executions":1)"));
-  EXPECT_THAT(profile, HasSubstr(R"("flops":12,"bytes":0)"));
-  EXPECT_THAT(profile, HasSubstr(R"("index":0)"));
-  EXPECT_THAT(profile, HasSubstr(R"("sizes":{"n":3})"));
-  knapper_string_release(profile);
-}
-
 TEST(CApi, ListsTheMachine) {
   char *json = nullptr;
   ASSERT_EQ(take(knapper_devices(0, &json)), "no error");
@@ -619,7 +287,7 @@ TEST(CApi, ExceptionsOfTheLibraryEndInside) {
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
   GTEST_SKIP() << "the sanitizer owns the address space";
 #endif
-  Loaded m;
+  LoadedScale m;
   Input x(1);
   std::vector<float> out(4);
   knapper_tensor y = knapper::testing::tensor(out, x.shape);
@@ -670,18 +338,18 @@ TEST(CApi, LogsOnlyWhenAsked) {
   };
   knapper_set_log_callback(callback, &lines, KNAPPER_LOG_WARNING);
   {
-    Loaded quiet;
+    LoadedScale quiet;
   }
   EXPECT_TRUE(lines.empty());
   knapper_set_log_callback(callback, &lines, KNAPPER_LOG_INFO);
   {
-    Loaded talks;
+    LoadedScale talks;
   }
   ASSERT_EQ(lines.size(), 1u);
   EXPECT_THAT(lines[0], HasSubstr("loaded memory: 1 kernels, 1 launches"));
   knapper_set_log_callback(nullptr, nullptr, KNAPPER_LOG_OFF);
   {
-    Loaded quiet;
+    LoadedScale quiet;
   }
   EXPECT_EQ(lines.size(), 1u);
 }
@@ -692,7 +360,7 @@ TEST(CApi, LogCallbacksMaySetAnother) {
   calls = 0;
   self = [](void *, knapper_log_level, const char *) {
     ++calls;
-    Loaded inner; // logs, too: one level deeper
+    LoadedScale inner; // logs, too: one level deeper
     knapper_set_log_callback(nullptr, nullptr, KNAPPER_LOG_OFF);
   };
   knapper_set_log_callback(
@@ -703,7 +371,7 @@ TEST(CApi, LogCallbacksMaySetAnother) {
       },
       nullptr, KNAPPER_LOG_INFO);
   {
-    Loaded once;
+    LoadedScale once;
   }
   EXPECT_EQ(calls, 1);
   knapper_set_log_callback(
@@ -713,7 +381,7 @@ TEST(CApi, LogCallbacksMaySetAnother) {
       },
       nullptr, KNAPPER_LOG_INFO);
   {
-    Loaded twice, silent;
+    LoadedScale twice, silent;
   }
   EXPECT_EQ(calls, 2);
 }
@@ -730,7 +398,7 @@ TEST(CApi, SettingALogCallbackWaitsForTheFormerOne) {
         state->ended = true;
       },
       &state, KNAPPER_LOG_INFO);
-  std::thread other([] { Loaded talks; });
+  std::thread other([] { LoadedScale talks; });
   while (!state.running)
     std::this_thread::yield();
   knapper_set_log_callback(nullptr, nullptr, KNAPPER_LOG_OFF);

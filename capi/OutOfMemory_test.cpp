@@ -155,12 +155,12 @@ knapper_load_options twoThreads() {
   return options;
 }
 
-struct Inputs {
+struct CallInputs {
   int64_t shape[2];
   int64_t limit = 10;
   std::vector<float> data;
   knapper_tensor tensors[2];
-  explicit Inputs(int64_t rows)
+  explicit CallInputs(int64_t rows)
       : shape{rows, 3}, data(static_cast<size_t>(rows) * 3, 2.0f) {
     tensors[0] = {data.data(), data.size() * 4, KNAPPER_F32, 2, shape};
     tensors[1] = {&limit, sizeof limit, KNAPPER_I64, 0, nullptr};
@@ -201,7 +201,7 @@ template <typename T> void release(void (*function)(T *), T *object) {
 }
 
 void runsRight(knapper_module *module, int64_t rows) {
-  Inputs inputs(rows);
+  CallInputs inputs(rows);
   knapper_result *result = nullptr;
   ASSERT_EQ(knapper_run(module, inputs.tensors, 2, nullptr, 0, &result),
             nullptr);
@@ -210,16 +210,16 @@ void runsRight(knapper_module *module, int64_t rows) {
 }
 
 /// A call under injection: its error, or null and `check` of what it gave.
-struct Call {
+struct FailingCall {
   const char *name;
   std::function<knapper_error *(knapper_module *)> make;
   std::function<void()> check; ///< takes the outcome of a call that succeeded
 };
 
 /// The calls on a module; `rows` is the size of the next run.
-std::vector<Call> callsOn(std::shared_ptr<Inputs> &inputs,
-                          std::shared_ptr<knapper_result *> result,
-                          std::shared_ptr<char *> text) {
+std::vector<FailingCall> callsOn(std::shared_ptr<CallInputs> &inputs,
+                                 std::shared_ptr<knapper_result *> result,
+                                 std::shared_ptr<char *> text) {
   auto right = [&inputs, result] {
     expectRight(*result, inputs->shape[0]);
     release(knapper_result_release, *result);
@@ -302,7 +302,7 @@ TEST(OutOfMemory, FirstCallsOfAProcess) {
         knapper_load_options options = twoThreads();
         knapper_module *module = nullptr;
         knapper_result *result = nullptr;
-        Inputs inputs(5);
+        CallInputs inputs(5);
         arm(n, onwards);
         knapper_error *error = knapper_load(path.c_str(), &options, &module);
         if (!error)
@@ -367,10 +367,10 @@ TEST(OutOfMemory, Load) {
 }
 
 TEST(OutOfMemory, CallsOnAModule) {
-  std::shared_ptr<Inputs> inputs = std::make_shared<Inputs>(2);
+  std::shared_ptr<CallInputs> inputs = std::make_shared<CallInputs>(2);
   auto result = std::make_shared<knapper_result *>(nullptr);
   auto text = std::make_shared<char *>(nullptr);
-  for (const Call &call : callsOn(inputs, result, text))
+  for (const FailingCall &call : callsOn(inputs, result, text))
     for (bool onwards : {false, true}) {
       bool hit = true;
       int64_t blocks = 0, mapped = 0;
@@ -384,7 +384,7 @@ TEST(OutOfMemory, CallsOnAModule) {
         }
         // Large enough for two threads, small ones between.
         int64_t rows = n % 2 ? 3 + n : 40000;
-        inputs = std::make_shared<Inputs>(rows);
+        inputs = std::make_shared<CallInputs>(rows);
         knapper_module *module = load();
         arm(n == 0 ? kMost : n, onwards);
         knapper_error *error = call.make(module);
@@ -397,7 +397,7 @@ TEST(OutOfMemory, CallsOnAModule) {
         call.check();
         runsRight(module, rows + 1);
         release(knapper_module_release, module);
-        inputs = std::make_shared<Inputs>(2);
+        inputs = std::make_shared<CallInputs>(2);
         if (n > 0) {
           EXPECT_EQ(liveBlocks, blocks);
           EXPECT_EQ(mappedBytes, mapped);

@@ -1,10 +1,13 @@
-"""How the files of tests are handed to the workers of --dist loadfile: a worker takes one after the other.
+"""What all tests share: threads (`at_once`), and how the files of tests are handed to the workers of --dist loadfile.
+A worker takes one file after the other.
 
 A long file that comes last leaves the other workers idle, so the longest come first. And what a worker that
 died has left goes to the others."""
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -30,6 +33,20 @@ LONGEST = (
     "tests/cli/memory_test.py",
     "tests/sweep/sweep_test.py",
 )
+
+
+@pytest.fixture(scope="session")
+def at_once() -> Callable[[Callable, Iterable], None]:
+    """`at_once(work, arguments)`: calls `work` once an argument, each in a thread of its own, and waits for all."""
+
+    def run(work: Callable, arguments: Iterable) -> None:
+        threads = [threading.Thread(target=work, args=(each,)) for each in arguments]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    return run
 
 
 def pytest_collection_modifyitems(items) -> None:

@@ -32,12 +32,12 @@ double atFinish = 0; // processor time when the last run began to wait
 bool replayed = false;
 
 /// What of a submission a round watches.
-enum class Part { whole, replay, order, memory };
+enum class MeasuredPart { whole, replay, order, memory };
 constexpr int numParts = 4;
-Part watched = Part::whole;
+MeasuredPart watched = MeasuredPart::whole;
 double inPart = 0; // processor time of this round
 
-template <typename Work> auto watch(Part part, Work work) {
+template <typename Work> auto watch(MeasuredPart part, Work work) {
   if (watched != part)
     return work();
   double begin = processorSeconds();
@@ -77,7 +77,7 @@ public:
     return queue->waitFor(event);
   }
   Status waitForOthers() override {
-    return watch(Part::order, [&] { return queue->waitForOthers(); });
+    return watch(MeasuredPart::order, [&] { return queue->waitForOthers(); });
   }
   Status beginRecording() override { return queue->beginRecording(); }
   Expected<std::unique_ptr<Recording>> endRecording() override {
@@ -85,7 +85,7 @@ public:
   }
   Status replay(const Recording &recording, Cancel cancel) override {
     replayed = true;
-    return watch(Part::replay,
+    return watch(MeasuredPart::replay,
                  [&] { return queue->replay(recording, cancel); });
   }
 
@@ -102,7 +102,8 @@ public:
   std::string runnable() const override { return device->runnable(); }
   bool addressesHost() const override { return device->addressesHost(); }
   bool addresses(const void *memory) const override {
-    return watch(Part::memory, [&] { return device->addresses(memory); });
+    return watch(MeasuredPart::memory,
+                 [&] { return device->addresses(memory); });
   }
   bool timesEvents() const override { return device->timesEvents(); }
   bool canRecord() const override { return device->canRecord(); }
@@ -146,7 +147,7 @@ double clockSeconds() {
   return median(std::move(differences));
 }
 
-struct Arguments {
+struct LaunchArguments {
   std::vector<std::vector<int64_t>> shapes;
   std::vector<std::unique_ptr<DeviceBuffer>> memory;
   std::vector<knapper_tensor> tensors;
@@ -155,7 +156,7 @@ struct Arguments {
 /// Memory of the device for tensors whose sizes are numbers.
 Status provide(const Program &program, const Binding &binding,
                const std::vector<Program::Tensor> &tensors, Device &device,
-               Arguments &arguments) {
+               LaunchArguments &arguments) {
   arguments.shapes.reserve(tensors.size());
   for (const Program::Tensor &tensor : tensors) {
     std::vector<int64_t> shape;
@@ -199,7 +200,7 @@ Status measure(const std::string &path, int rounds) {
   auto binding = module.binding({});
   if (!binding)
     return binding.takeError();
-  Arguments inputs, outputs;
+  LaunchArguments inputs, outputs;
   if (Status s = provide(program, **binding, program.inputs, *device, inputs);
       !s)
     return s;
@@ -213,7 +214,7 @@ Status measure(const std::string &path, int rounds) {
   for (int i = 0; i < numParts * rounds + warmUp; ++i) {
     replayed = false;
     inPart = 0;
-    watched = static_cast<Part>(i % numParts);
+    watched = static_cast<MeasuredPart>(i % numParts);
     auto begin = std::chrono::steady_clock::now();
     double processor = processorSeconds();
     if (Status s = module.run(inputs.tensors, outputs.tensors, result); !s)
@@ -224,7 +225,7 @@ Status measure(const std::string &path, int rounds) {
       continue;
     if (!replayed)
       return internalError("the run was not replayed", path);
-    if (watched == Part::whole) {
+    if (watched == MeasuredPart::whole) {
       wall.push_back(took.count());
       inPart = atFinish - processor;
     }
@@ -232,16 +233,17 @@ Status measure(const std::string &path, int rounds) {
   }
   size_t launches = program.launches.size();
   double clock = clockSeconds();
-  auto microseconds = [&](Part part, double readings) {
+  auto microseconds = [&](MeasuredPart part, double readings) {
     return (median(parts[static_cast<int>(part)]) - readings * clock) * 1e6;
   };
   printf("{\"launches\": %zu, \"run_us\": %.2f, \"kernel_us\": %.3f, "
          "\"submission_us\": %.2f, \"replay_us\": %.2f, \"order_us\": %.2f, "
          "\"memory_us\": %.2f, \"clock_us\": %.2f}\n",
          launches, median(wall) * 1e6, median(wall) * 1e6 / launches,
-         microseconds(Part::whole, 1), microseconds(Part::replay, 1),
-         microseconds(Part::order, 1),
-         microseconds(Part::memory,
+         microseconds(MeasuredPart::whole, 1),
+         microseconds(MeasuredPart::replay, 1),
+         microseconds(MeasuredPart::order, 1),
+         microseconds(MeasuredPart::memory,
                       inputs.tensors.size() + outputs.tensors.size()),
          clock * 1e6);
   return success();

@@ -5,7 +5,7 @@ namespace knapper::pjrt {
 
 namespace {
 
-enum class Function {
+enum class PjrtFunction {
 #define KNAPPER_PJRT_NAME(name) name,
   KNAPPER_PJRT_FUNCTIONS(KNAPPER_PJRT_NAME)
 #undef KNAPPER_PJRT_NAME
@@ -18,7 +18,7 @@ constexpr const char *kNames[] = {
 };
 
 /// What stands for a function that there is not.
-template <Function function, typename Arguments>
+template <PjrtFunction function, typename Arguments>
 PjrtError *missing(Arguments *) noexcept {
   try {
     return fail(Code::unimplemented,
@@ -66,7 +66,7 @@ PjrtApi makeTable() {
   api.version.major_version = kMajorVersion;
   api.version.minor_version = kMinorVersion;
 #define KNAPPER_PJRT_MISSING(name)                                             \
-  api.name = missing<Function::name, name##_Args>;
+  api.name = missing<PjrtFunction::name, name##_Args>;
   KNAPPER_PJRT_FUNCTIONS(KNAPPER_PJRT_MISSING)
 #undef KNAPPER_PJRT_MISSING
   api.Plugin_Initialize = guarded<initialize, false>;

@@ -1,8 +1,6 @@
 // Written by derive/coefficients.py: do not edit.
 // Ascending powers. `err`: the fit's own error, relative to the result.
-
-#ifndef KNAPPER_CODEGEN_LOWER_MATH_COEFFICIENTS_H
-#define KNAPPER_CODEGEN_LOWER_MATH_COEFFICIENTS_H
+#pragma once
 
 namespace knapper::vecmath {
 
@@ -141,5 +139,3 @@ inline constexpr double kErfcF64[] = {
     -0x1.cc62e97f18741p-27, -0x1.d7c45b3bfeb76p-30};
 
 } // namespace knapper::vecmath
-
-#endif // KNAPPER_CODEGEN_LOWER_MATH_COEFFICIENTS_H

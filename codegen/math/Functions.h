@@ -1,8 +1,6 @@
 // The expansions, on values. Internal to the folder: `Math.h` is the interface.
 // All take f32 or f64 and return their argument's type, unless said otherwise.
-
-#ifndef KNAPPER_CODEGEN_LOWER_MATH_FUNCTIONS_H
-#define KNAPPER_CODEGEN_LOWER_MATH_FUNCTIONS_H
+#pragma once
 
 #include "codegen/math/Lanes.h"
 
@@ -105,5 +103,3 @@ V fmod(V x, V y);
 V round(V x);
 
 } // namespace knapper::vecmath
-
-#endif // KNAPPER_CODEGEN_LOWER_MATH_FUNCTIONS_H

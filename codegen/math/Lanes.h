@@ -4,9 +4,7 @@
 // A `V` is a scalar or a vector of floats or of integers of the same width. Its
 // operators emit at its builder's insertion point; a `double` operand becomes a
 // constant of the other one's type. Nothing is folded: LLVM does that.
-
-#ifndef KNAPPER_CODEGEN_LOWER_MATH_LANES_H
-#define KNAPPER_CODEGEN_LOWER_MATH_LANES_H
+#pragma once
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/Builders.h"
@@ -114,5 +112,3 @@ V horner(llvm::ArrayRef<double> c, V x);
 V anyLane(V mask);
 
 } // namespace knapper::vecmath
-
-#endif // KNAPPER_CODEGEN_LOWER_MATH_LANES_H

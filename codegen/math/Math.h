@@ -12,9 +12,7 @@
 // The functions assume that denormals are not flushed to zero.
 //
 // Nothing here fails or keeps state.
-
-#ifndef KNAPPER_CODEGEN_LOWER_MATH_MATH_H
-#define KNAPPER_CODEGEN_LOWER_MATH_MATH_H
+#pragma once
 
 #include "mlir/IR/Builders.h"
 
@@ -89,5 +87,3 @@ std::pair<Value, Value> buildNormal(OpBuilder &b, Location loc, Value bits0,
                                     Value bits1);
 
 } // namespace knapper
-
-#endif // KNAPPER_CODEGEN_LOWER_MATH_MATH_H

@@ -33,30 +33,36 @@ Options textOptions() {
   return options;
 }
 
-std::vector<float> input() {
-  std::vector<float> x(5 * 8);
-  for (size_t i = 0; i < x.size(); ++i)
-    x[i] = static_cast<float>(i % 7) - 3;
-  return x;
-}
+/// x [rows, 8] f32 of 5 * 8 numbers, with which a program in text is verified.
+struct Verification {
+  std::vector<float> x = std::vector<float>(5 * 8);
+  char *json = nullptr;
+
+  Verification() {
+    for (size_t i = 0; i < x.size(); ++i)
+      x[i] = static_cast<float>(i % 7) - 3;
+  }
+  ~Verification() { knapper_string_release(json); }
+
+  knapper_error *run(const char *text, int64_t rows = 5) {
+    int64_t shape[] = {rows, 8};
+    knapper_tensor tensor{x.data(), x.size() * 4, KNAPPER_F32, 2, shape};
+    knapper_compile_options options = KNAPPER_COMPILE_OPTIONS_INIT;
+    readsText(options);
+    options.model_bytes = text;
+    options.model_size = strlen(text);
+    return knapper_verify(&options, &tensor, 1, &json);
+  }
+};
 
 TEST(Verify, EveryKernelAgreesWithTheReference) {
-  std::vector<float> x = input();
-  int64_t shape[] = {5, 8};
-  knapper_tensor tensor{x.data(), x.size() * 4, KNAPPER_F32, 2, shape};
-  knapper_compile_options options = KNAPPER_COMPILE_OPTIONS_INIT;
-  readsText(options);
-  options.model_bytes = program;
-  options.model_size = strlen(program);
-  char *json = nullptr;
-  knapper_error *error = knapper_verify(&options, &tensor, 1, &json);
+  Verification right, tooFewBytes;
+  knapper_error *error = right.run(program);
   ASSERT_EQ(error, nullptr) << knapper_error_get_message(error);
-  EXPECT_THAT(json, HasSubstr("\"first_divergent\":null"));
-  EXPECT_THAT(json, HasSubstr("MatMul"));
-  EXPECT_THAT(json, HasSubstr("\"passed\":true"));
-  knapper_string_release(json);
-  shape[0] = 6; // more than there are bytes
-  error = knapper_verify(&options, &tensor, 1, &json);
+  EXPECT_THAT(right.json, HasSubstr("\"first_divergent\":null"));
+  EXPECT_THAT(right.json, HasSubstr("MatMul"));
+  EXPECT_THAT(right.json, HasSubstr("\"passed\":true"));
+  error = tooFewBytes.run(program, 6);
   ASSERT_NE(error, nullptr);
   EXPECT_EQ(knapper_error_get_kind(error), KNAPPER_ERROR_USER);
   EXPECT_THAT(knapper_error_get_message(error),
@@ -78,19 +84,11 @@ func.func @main(%x: tensor<?x8xf32, #ts.dims<"n", 8>>) -> tensor<?x8xf32, #ts.di
   return %2 : tensor<?x8xf32, #ts.dims<"n", 8>>
 }
 })";
-  std::vector<float> x = input();
-  int64_t shape[] = {5, 8};
-  knapper_tensor tensor{x.data(), x.size() * 4, KNAPPER_F32, 2, shape};
-  knapper_compile_options options = KNAPPER_COMPILE_OPTIONS_INIT;
-  readsText(options);
-  options.model_bytes = text;
-  options.model_size = strlen(text);
-  char *json = nullptr;
-  knapper_error *error = knapper_verify(&options, &tensor, 1, &json);
+  Verification loop;
+  knapper_error *error = loop.run(text);
   ASSERT_EQ(error, nullptr) << knapper_error_get_message(error);
-  EXPECT_THAT(json, HasSubstr("\"first_divergent\":null"));
-  EXPECT_THAT(json, HasSubstr("\"origin\":\"/Loop\",\"hero\":\"loop\""));
-  knapper_string_release(json);
+  EXPECT_THAT(loop.json, HasSubstr("\"first_divergent\":null"));
+  EXPECT_THAT(loop.json, HasSubstr("\"origin\":\"/Loop\",\"hero\":\"loop\""));
 }
 
 TEST(Verify, ChecksTheNumberOfOutputs) {

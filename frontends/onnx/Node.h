@@ -19,6 +19,7 @@
 
 namespace knapper {
 
+/// One node of an ONNX graph while its row imports it. One thread at a time.
 class Node : public NodeBuilder {
 public:
   Node(Importer &importer, OnnxScope &scope, const onnx::NodeProto &proto,
@@ -28,7 +29,7 @@ public:
   // Operands and results
   //===--------------------------------------------------------------------===//
   size_t size() const { return operands.size(); }
-  /// Null when the optional operand is absent.
+  /// Operand `index`; null if it is absent.
   mlir::Value operator[](size_t index) const {
     return index < operands.size() ? operands[index] : mlir::Value();
   }
@@ -36,9 +37,9 @@ public:
   llvm::ArrayRef<mlir::Value> all() const { return operands; }
   llvm::SmallVector<mlir::Value> operands;
 
-  /// Sets result 0 (or `index`); fails when `value` is null.
+  /// Sets result `index`. Fails if `value` is null: an error was reported.
   mlir::LogicalResult out(mlir::Value value, size_t index = 0);
-  /// The model reads (or could read) result `index`.
+  /// Whether the node has a name for result `index`, so that it may be read.
   bool wants(size_t index) const;
   size_t resultCount() const { return proto.output_size(); }
   /// The model's name of a result; the node's where it has none.
@@ -49,11 +50,12 @@ public:
   llvm::SmallVector<mlir::Value> results;
 
   //===--------------------------------------------------------------------===//
-  // Attributes; a wrong kind is an error of the node
+  // Attributes, by name. Without the attribute they return `otherwise`, an
+  // empty list or null. An attribute of another kind is an error of the node.
   //===--------------------------------------------------------------------===//
   bool hasAttr(llvm::StringRef name);
   int64_t integer(llvm::StringRef name, int64_t otherwise);
-  /// An integer that is 0 or 1; another one is an error of the node.
+  /// An integer attribute that must be 0 or 1.
   bool flag(llvm::StringRef name, bool otherwise);
   double real(llvm::StringRef name, double otherwise);
   std::string text(llvm::StringRef name, llvm::StringRef otherwise);
@@ -66,11 +68,11 @@ public:
   int64_t axis(llvm::StringRef name, int64_t otherwise, int64_t rank);
   /// Attribute "axes" in its order, non-negative; all axes without it.
   llvm::SmallVector<int64_t> axesOrAll(int64_t rank);
-  /// The type that attribute "output_datatype" names, FLOAT without it. Null
-  /// when we lack it, which is said.
+  /// The element type that attribute "output_datatype" names; f32 without it.
+  /// Null, with an error of the node, if the compiler has no such type.
   mlir::Type outputDatatype();
-  /// All of them as a ts.external has them. Null when one is of a kind that
-  /// operators of the host do not take, which is said.
+  /// All attributes in the form of ts.external. Null, with an error of the
+  /// node, if one has a kind that knapper_attribute has not.
   mlir::DictionaryAttr parameters();
 
   std::string where() const override;
@@ -97,7 +99,7 @@ private:
   attribute(llvm::StringRef name, onnx::AttributeProto::AttributeType type);
 };
 
-/// One operator. `until` is the last opset it holds for.
+/// How one operator is imported, for opsets `since` to `until` of its domain.
 struct OpRow {
   const char *domain, *name;
   int since;
@@ -108,7 +110,7 @@ struct OpRow {
 
 inline constexpr int anyNumber = -1;
 
-// The families; a file each.
+// The rows of each family; a family is a file.
 llvm::ArrayRef<OpRow> elementwiseRows();
 llvm::ArrayRef<OpRow> activationRows();
 llvm::ArrayRef<OpRow> matMulRows();
@@ -159,11 +161,12 @@ std::optional<llvm::SmallVector<mlir::Value>> elementsOf(Node &n,
 /// The scope of a subgraph that is an attribute of the node.
 OnnxScope innerScope(Node &n, llvm::StringRef part);
 
-/// A node whose operator somebody registered: its shape function says what the
-/// results are.
+/// Imports a node whose operator the user registered. Its shape function gives
+/// the types of the results.
 mlir::LogicalResult importExternal(Node &n, const Operator &op);
 
-/// The row for an operator, or null. `known`: some opset has it.
+/// The row of an operator in this opset, or null. `known` is set to whether
+/// some opset has the operator.
 const OpRow *findRow(llvm::StringRef domain, llvm::StringRef name,
                      int64_t opset, bool *known = nullptr);
 

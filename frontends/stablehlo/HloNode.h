@@ -21,6 +21,7 @@ namespace knapper {
 class HloImporter;
 struct HloFrame;
 
+/// One StableHLO op while its row imports it. One thread at a time.
 class HloNode : public NodeBuilder {
 public:
   HloNode(HloImporter &importer, HloFrame &frame, mlir::Operation *op,
@@ -30,7 +31,7 @@ public:
   // Operands
   //===--------------------------------------------------------------------===//
   size_t size() const { return operands.size(); }
-  /// Null beyond the last.
+  /// Operand `index`; null beyond the last.
   mlir::Value operator[](size_t index) const {
     return index < operands.size() ? operands[index] : mlir::Value();
   }
@@ -39,7 +40,8 @@ public:
   llvm::SmallVector<int64_t> shape(mlir::Value value) const;
 
   //===--------------------------------------------------------------------===//
-  // Attributes
+  // Attributes, by name. A wrong kind, number or range is a user error of the
+  // op.
   //===--------------------------------------------------------------------===//
   bool has(llvm::StringRef name) const;
   int64_t integer(llvm::StringRef name);
@@ -62,8 +64,8 @@ public:
   //===--------------------------------------------------------------------===//
   // Results
   //===--------------------------------------------------------------------===//
-  /// The type that the file gives a result, at the frame's `lift`; null where
-  /// we lack it.
+  /// The type that the file gives a result, at the frame's `lift`. Null if the
+  /// compiler has no such element type.
   mlir::RankedTensorType resultType(size_t index = 0);
   mlir::Type element(size_t index = 0);
   llvm::SmallVector<ts::Dim> resultDims(size_t index = 0);
@@ -73,9 +75,9 @@ public:
   //===--------------------------------------------------------------------===//
   // Helpers of several families
   //===--------------------------------------------------------------------===//
-  /// The file is damaged: `fail` with what every such message hints.
+  /// Fails with a user error: the file is damaged.
   mlir::LogicalResult damaged(const llvm::Twine &what);
-  /// Elements `start`, `start + step`... of every dim, `counts` of them.
+  /// counts[d] elements of each dim d: starts[d], starts[d] + steps[d], ...
   mlir::Value slice(mlir::Value value, llvm::ArrayRef<int64_t> starts,
                     llvm::ArrayRef<int64_t> counts,
                     llvm::ArrayRef<int64_t> steps);
@@ -83,16 +85,18 @@ public:
   mlir::Value iota(llvm::ArrayRef<int64_t> shape, int64_t dim,
                    mlir::Type element);
   mlir::Value reverse(mlir::Value value, llvm::ArrayRef<int64_t> dims);
-  /// Elements before, after and between, of any number; negative ones cut off.
+  /// Pads with `value` before, after and between the elements of each dim. A
+  /// negative number of elements cuts.
   mlir::Value pad(mlir::Value x, mlir::Value value, llvm::ArrayRef<int64_t> low,
                   llvm::ArrayRef<int64_t> high,
                   llvm::ArrayRef<int64_t> interior);
-  /// `x` at a position known at the run, clamped so that `sizes` fit.
+  /// A slice of `sizes` elements whose starts are known in a run only. They are
+  /// clamped so that the slice is inside `x`.
   mlir::Value slicedAt(mlir::Value x, llvm::ArrayRef<mlir::Value> starts,
                        llvm::ArrayRef<int64_t> sizes);
 
-  /// Where a slice of `count` of `size` elements begins, if that is known while
-  /// importing: in range. Nothing where data decides.
+  /// The start of a slice of `count` of `size` elements, clamped to the valid
+  /// range, if it is known while importing. Nothing if data decides it.
   std::optional<ts::Dim> knownStart(mlir::Value start, int64_t size,
                                     int64_t count);
   /// Integers of any type as i64.
@@ -117,13 +121,14 @@ public:
   mlir::Type computed;
 };
 
+/// How one op is imported.
 struct HloRow {
   const char *name;
-  unsigned operands; ///< at least
+  unsigned operands; ///< least number of operands
   mlir::LogicalResult (*import)(HloNode &);
 };
 
-/// A target of custom_call that we know.
+/// How a custom_call of one target is imported.
 struct HloTarget {
   const char *name;
   unsigned operands, results;
@@ -131,12 +136,12 @@ struct HloTarget {
   /// Its operands are real, its results need not be.
   bool givesComplex = false;
 };
-/// Null: none of ours.
+/// The row of a custom_call's target, or null.
 const HloTarget *findHloTarget(llvm::StringRef name);
 llvm::ArrayRef<HloTarget> hloMatrixTargets();
 llvm::ArrayRef<HloTarget> hloSortTargets();
 
-// The families; a file each.
+// The rows of each family; a family is a file.
 llvm::ArrayRef<HloRow> hloUnaryRows();
 llvm::ArrayRef<HloRow> hloBinaryRows();
 llvm::ArrayRef<HloRow> hloConstantRows();
@@ -156,7 +161,8 @@ llvm::ArrayRef<HloRow> hloOlderRows();
 llvm::ArrayRef<HloRow> hloRandomRows();
 llvm::ArrayRef<HloRow> hloCollectiveRows();
 
-/// Data that stays in the file, `type` of it as `as`; null and an error.
+/// A large constant whose data stays in the file: `type` there, `as` in the
+/// program. Null after an error.
 mlir::Value hloLargeConstant(HloNode &n, mlir::Type type,
                              mlir::RankedTensorType as);
 

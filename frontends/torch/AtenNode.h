@@ -22,6 +22,7 @@ namespace knapper {
 
 class AtenImporter;
 
+/// One node of a torch graph while its row imports it. One thread at a time.
 class AtenNode : public NodeBuilder {
 public:
   AtenNode(AtenImporter &importer, const llvm::json::Object &node,
@@ -40,11 +41,11 @@ public:
   mlir::Value operand(llvm::StringRef name, mlir::Type element);
   /// The same in the element type of result 0.
   mlir::Value operand(llvm::StringRef name) { return operand(name, element()); }
-  /// A number that is a constant or of the run, 0-d; `otherwise` where it is
-  /// not given.
+  /// A number as a 0-d tensor: a constant, or a value of the run. `otherwise`
+  /// if it is not given.
   mlir::Value factor(llvm::StringRef name, mlir::Type element,
                      double otherwise);
-  /// The same in x's element type; null where x is.
+  /// The same in the element type of `x`; null if `x` is null.
   mlir::Value factorFor(mlir::Value x, llvm::StringRef name, double otherwise) {
     return x ? factor(name, ts::elementTypeOf(x), otherwise) : mlir::Value();
   }
@@ -52,16 +53,16 @@ public:
   llvm::SmallVector<mlir::Value> tensors(llvm::StringRef name);
   int64_t integer(llvm::StringRef name, int64_t otherwise = 0);
   double real(llvm::StringRef name, double otherwise = 0);
-  /// The argument where it is a number; nothing where the run gives it.
+  /// The argument if it is a constant number; nothing if the run gives it.
   std::optional<double> known(llvm::StringRef name) const;
   bool flag(llvm::StringRef name);
   llvm::StringRef text(llvm::StringRef name);
-  /// A size; an error where it is none.
+  /// A size. Another kind of argument is an error of the node.
   ts::Dim size(llvm::StringRef name);
   llvm::SmallVector<ts::Dim> sizes(llvm::StringRef name);
   llvm::SmallVector<int64_t> integers(llvm::StringRef name);
-  /// `integers`, one of them for all `count` where only one is given, and
-  /// `otherwise` where there is none.
+  /// A list of `count` integers. A list of one is repeated. `otherwise` fills
+  /// an absent one.
   llvm::SmallVector<int64_t> spread(llvm::StringRef name, size_t count,
                                     int64_t otherwise);
   /// A dim of a tensor of this rank, counted from the end where negative. Rank
@@ -74,32 +75,34 @@ public:
   // Results
   //===--------------------------------------------------------------------===//
   size_t resultCount() const { return claims.size(); }
-  /// What torch says of a result. Null where it is no tensor.
+  /// The element type and dims that torch gives a result; null if the result is
+  /// no tensor.
   mlir::Type element(size_t index = 0) const;
   llvm::ArrayRef<ts::Dim> dims(size_t index = 0) const;
-  /// f32 for narrower floats, f64 for itself, the type itself otherwise: what
-  /// formulas of several steps are computed in.
+  /// The type in which a formula of several steps is computed: f32 for floats
+  /// of fewer bits, else the result's own element type.
   mlir::Type wide(size_t index = 0);
   static mlir::Type wideOf(mlir::Type element);
   /// Whether a later node reads it.
   bool wants(size_t index) const;
-  /// The type that comparisons of the operands are made in.
+  /// The type in which the operands are compared (torch's promotion).
   mlir::Type commonElement();
 
-  /// Runs an operator that comes with the runtime, on the host; null where one
-  /// of the inputs is.
+  /// Calls an operator of the runtime on the host (runtime/operators). Null if
+  /// an input is null.
   mlir::Operation *host(llvm::StringRef op, mlir::ValueRange inputs,
                         llvm::ArrayRef<mlir::Type> types,
                         llvm::ArrayRef<mlir::NamedAttribute> parameters = {});
-  /// A size that the data decides and torch claims for dim `dim` of a result:
-  /// its symbol, or a fresh one, gets the value of a 0-d i64 tensor.
+  /// Binds a size that the data decides: the symbol that torch has for dim
+  /// `dim` of result `index` (or a new one) gets the value of a 0-d i64 tensor.
   ts::Dim bindClaimed(mlir::Value value, size_t index, size_t dim);
 
-  /// Sets a result, converted to torch's element type where `value` is wider.
+  /// Sets a result. A `value` of a wider type is converted to torch's element
+  /// type. Fails if `value` is null: an error was reported.
   mlir::LogicalResult out(mlir::Value value, size_t index = 0);
   llvm::SmallVector<mlir::Value> results;
 
-  /// A graph that the node holds; null (and an error) where there is none.
+  /// The node's subgraph `index`. Null, with an error, if there is none.
   const llvm::json::Object *graph(size_t index);
 
   std::string where() const override;
@@ -125,6 +128,7 @@ private:
   llvm::SmallVector<Claim> claims;
 };
 
+/// How one overload is imported.
 struct AtenRow {
   const char *overload;
   mlir::LogicalResult (*import)(AtenNode &);
@@ -133,7 +137,7 @@ struct AtenRow {
 /// log(sum(e^x)) over dims, which stay with size 1; of infinities too.
 mlir::Value logSumExp(AtenNode &n, mlir::Value x, llvm::ArrayRef<int64_t> dims);
 
-// The families; a file each.
+// The rows of each family; a family is a file.
 llvm::ArrayRef<AtenRow> atenUnaryRows();
 llvm::ArrayRef<AtenRow> atenActivationRows();
 llvm::ArrayRef<AtenRow> atenBinaryRows();

@@ -1,8 +1,8 @@
 //===- FoldConstants.h - Small constant work, done at compile time --------===//
 //
-// An op whose operands are all small constants is replaced by what the
-// reference evaluator gives for it. Weights are never touched: larger constant
-// work stays in the module and runs when constants are packed
+// Replaces an op whose operands are all small constants by the result of the
+// reference evaluator. Weights are not folded: larger constant expressions stay
+// in the module and are evaluated when constants are packed
 // (compiler/constants).
 //
 //===----------------------------------------------------------------------===//
@@ -12,6 +12,7 @@
 
 namespace knapper {
 
+/// What counts as small. A larger op stays.
 struct FoldConstantsLimits {
   int64_t resultBytes = 64 << 10;        ///< of each result and operand
   int64_t operations = int64_t(1) << 24; ///< of one op
@@ -20,12 +21,14 @@ struct FoldConstantsLimits {
   int64_t positions = int64_t(1) << 25; ///< bytes of all of these
 };
 
-/// Folds in one walk; returns how many ops were replaced. A result of one
-/// repeated element becomes a broadcast of a 0-d constant, the canonical form
-/// of a number. Arithmetic on positions (`ts.iota`) stays, since it says more
-/// than its values, unless it gives one number: exporters derive from positions
-/// which tokens belong together, and mostly all do. An op whose evaluation is
-/// an error stays, and the run reports it. What is dead afterwards is erased.
+/// Folds in one walk and erases dead ops. Returns the number of replaced ops.
+///
+/// A result of one repeated element becomes a broadcast of a 0-d constant, the
+/// canonical form of a number. Arithmetic on positions (`ts.iota`) is not
+/// folded, since other rewrites recognise it, unless all its elements are
+/// equal: exporters compute from positions which tokens belong together, and
+/// often all do. An op whose evaluation is an error stays; the run reports the
+/// error.
 int64_t foldConstants(mlir::func::FuncOp function,
                       const FoldConstantsLimits &limits = {});
 

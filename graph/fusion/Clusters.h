@@ -1,14 +1,18 @@
 //===- Clusters.h - Ops of a block partitioned into future kernels --------===//
 //
-// A partition of a block's ops whose quotient graph stays acyclic. Clusters
-// stand in a topological order that each merge repairs locally: of the clusters
-// between the two, those that depend on the first move behind the merged one.
-// If the second depends on the first through one of them, the two cannot merge.
+// A partition of a block's ops into clusters. The graph of clusters stays
+// acyclic. Caller: formKernels.
 //
-// Labels with room between them name the order, so that a merge moves what
-// depends on the first and touches nothing else. Edges are kept a cluster, so
-// that a search costs what it meets, not the ops behind it: blocks of ten
-// thousand ops whose values are read far away are as cheap an op as short ones.
+// Clusters are kept in a topological order. A merge of two clusters repairs it
+// locally: of the clusters between them, those that depend on the first move
+// behind the merged one. If the second depends on the first through one of
+// them, the two cannot merge.
+//
+// The order is given by integer labels with gaps between them, so that a merge
+// relabels only the clusters that move. Edges are stored for each cluster, so
+// the cost of a search is the number of clusters that it visits. A block of ten
+// thousand ops with long-lived values costs as much for each op as a short
+// block.
 //
 //===----------------------------------------------------------------------===//
 #pragma once
@@ -24,36 +28,37 @@
 
 namespace knapper::fusion {
 
-/// Whether the op, or one in its bodies, may do more than compute (draw random
-/// numbers, print), so that it stays in front of the next such op.
+/// Whether the op, or an op in its bodies, has side effects (random numbers,
+/// printing). Such ops keep their order.
 bool keepsItsPlace(mlir::Operation *op);
 
+/// Used by one thread.
 class Clusters {
 public:
   using Id = unsigned;
 
-  /// One cluster an op; `ops` in an order where producers come first.
-  /// `dependences`: (before, after) pairs beside those through values.
+  /// One cluster for each op. `ops`: producers first. `dependences`: (before,
+  /// after) pairs in addition to those through values.
   Clusters(llvm::ArrayRef<mlir::Operation *> ops,
            llvm::ArrayRef<std::pair<mlir::Operation *, mlir::Operation *>>
                dependences);
 
-  /// Producers first, inside a cluster too.
+  /// All clusters, producers first.
   llvm::SmallVector<Id> inOrder() const;
   bool alive(Id id) const { return !members[id].empty(); }
   size_t size(Id id) const { return members[id].size(); }
   llvm::SmallVector<mlir::Operation *> ops(Id id) const;
   bool all(Id id, llvm::function_ref<bool(mlir::Operation *)> predicate) const;
-  /// Those of two clusters together, producers first.
+  /// The ops of two clusters together, producers first.
   llvm::SmallVector<mlir::Operation *> ops(Id first, Id second) const;
   std::optional<Id> of(mlir::Operation *op) const;
 
-  /// Other clusters that use a value of this one, or the reverse; in order of
-  /// position.
+  /// Other clusters that use a value of this one (consumers) or whose values
+  /// this one uses (producers), in order of position.
   llvm::SmallVector<Id> consumers(Id id) const { return others(id, below); }
   llvm::SmallVector<Id> producers(Id id) const { return others(id, above); }
-  /// Reads all edges from the ops again: after `split`, and after operands have
-  /// changed, before one asks for neighbours.
+  /// Reads all edges from the ops again. Call it after `split` and after
+  /// operands have changed, before the next query.
   void readEdges();
 
   /// Whether one cluster of both leaves the graph acyclic.
@@ -61,8 +66,8 @@ public:
   /// Merges two clusters for which `mayMerge` holds; the result is the id that
   /// stays.
   Id merge(Id a, Id b);
-  /// Takes an op out into a cluster of its own, placed right before or right
-  /// after its old one. The caller knows that this is acyclic.
+  /// Moves an op into a cluster of its own, directly before or after its old
+  /// one. The caller guarantees that the graph stays acyclic.
   Id split(mlir::Operation *op, bool before);
 
 private:

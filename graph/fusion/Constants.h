@@ -10,16 +10,17 @@ class Block;
 
 namespace knapper::fusion {
 
-/// Depends on constants and weights only, through pure ops of static types.
-/// Such values stay outside kernels and are evaluated when constants are
-/// packed.
+/// Whether the value depends on constants and weights only, through ops without
+/// side effects and with static types. Such values stay outside kernels and are
+/// evaluated when constants are packed (compiler/constants).
 bool isConstantExpression(mlir::Value value);
 
 /// The ops of a block whose results are constant expressions (constants and
 /// weights too), found in one walk.
 llvm::DenseSet<mlir::Operation *> constantExpressions(mlir::Block &block);
 
-/// A constant of one repeated element: an immediate of the kernel.
+/// Whether the value is a constant of one repeated element. A kernel has it as
+/// an immediate.
 bool isSplatConstant(mlir::Value value);
 
 } // namespace knapper::fusion

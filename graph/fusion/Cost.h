@@ -7,18 +7,18 @@
 //               tensor at cache bandwidth when it fits the cache, else at that
 //               of memory
 //
-// What is read follows from the ops' index maps, from the results back to the
-// inputs: each result element is computed once and pulls what it needs, so
-// an op whose value is needed at several places, or in several passes over a
-// row, is counted as often as it is evaluated. Values kept by the kernel
-// (accumulators of dot, reductions' row values) are computed once. Memory is
-// read once for all passes over a row, and once for all reads of elements that
-// fit the cache together.
+// Counting follows the ops' index maps from the results back to the inputs.
+// Each result element is computed once and pulls the operand elements that it
+// needs. An op whose value is needed at several places, or in several passes
+// over a row, counts as often as it is evaluated. Values that the kernel keeps
+// (accumulators of a dot, row values of a reduction) count once. A row is read
+// from memory once for all passes. Elements that fit the cache together are
+// read from memory once.
 //
-// Sizes: symbols get one representative value each (`representativeSizes`):
-// a symbol that is the leading dim of a function argument of rank two or more
-// counts 4, any other 128; both moved into the declared range and up to a
-// multiple of the declared divisor.
+// Sizes: each symbol gets one representative value (`representativeSizes`). A
+// symbol that is the leading dim of a function argument of rank two or more is
+// 4, any other is 128. Both are clamped to the declared range, then rounded up
+// to a multiple of the declared divisor.
 //
 //===----------------------------------------------------------------------===//
 #pragma once
@@ -60,19 +60,22 @@ private:
   llvm::SmallDenseSet<mlir::Operation *, 16> members;
 };
 
+/// Operations, bytes, and the modelled seconds of one launch.
 struct Cost {
   double matmulFlops = 0, otherFlops = 0;
   double bytesRead = 0, bytesWritten = 0;
   double seconds = 0;
 };
 
+/// The model of the head of this file, for one machine and one binding of the
+/// symbols. Caches element counts, so one thread uses it at a time.
 class CostModel {
 public:
   CostModel(const Machine &machine, SizeBinding sizes)
       : machine(machine), sizes(std::move(sizes)) {}
 
   Cost cost(const OpSet &set);
-  /// Of a formed kernel.
+  /// The same for a formed kernel.
   Cost cost(ts::KernelOp kernel);
 
   double elements(mlir::Type type);
@@ -85,8 +88,9 @@ private:
   llvm::DenseMap<mlir::Type, double> counts;
 };
 
-/// Operations and bytes of a kernel as sizes, for the launch's record: matmuls
-/// count two operations; inputs are read and results written once.
+/// Operations and bytes of a kernel as formulas of its symbols, for the
+/// artefact (reports, `knapper_profile`). A multiply-add is two operations.
+/// Inputs are read once and results written once.
 ts::Dim kernelFlops(ts::KernelOp kernel);
 ts::Dim kernelBytes(ts::KernelOp kernel);
 

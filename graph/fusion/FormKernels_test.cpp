@@ -34,9 +34,9 @@ struct FormKernelsTest : ::testing::Test {
 };
 
 /// Makes a function of random ops over a handful of shapes.
-class Generator {
+class GraphGenerator {
 public:
-  Generator(MLIRContext &context, unsigned seed)
+  GraphGenerator(MLIRContext &context, unsigned seed)
       : context(context), builder(&context), random(seed) {}
 
   OwningOpRef<ModuleOp> make(unsigned count) {
@@ -265,7 +265,8 @@ TEST_F(FormKernelsTest, RandomGraphsKeepTheirMeaning) {
   unsigned kernels = 0;
   for (unsigned seed = 0; seed < 200; ++seed) {
     SCOPED_TRACE(seed);
-    OwningOpRef<ModuleOp> module = Generator(context, seed).make(6 + seed % 30);
+    OwningOpRef<ModuleOp> module =
+        GraphGenerator(context, seed).make(6 + seed % 30);
     ASSERT_TRUE(succeeded(verify(*module)));
     auto function = *module->getOps<func::FuncOp>().begin();
     std::map<std::string, int> before = census(function);

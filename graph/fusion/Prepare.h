@@ -6,13 +6,15 @@
 
 namespace knapper::fusion {
 
-/// Gives every consumer its own copy of the ops that only move elements
-/// (reindexing), so that each can take them along; and a copy of constant
-/// expressions that blow data up (broadcasts), which are cheaper to evaluate in
-/// a kernel than to store. Returns the constant expressions that stay outside.
+/// Gives every consumer its own copy of each op that only moves elements, so
+/// that every consumer's kernel can contain it. The same for constant
+/// expressions whose result is larger than their operands (broadcasts):
+/// evaluating those in a kernel is cheaper than storing them. Returns the
+/// constant expressions that stay outside kernels.
 llvm::DenseSet<mlir::Operation *> prepare(mlir::func::FuncOp function);
 
-/// Unites equal views that have the same operand, in all of the block.
+/// Replaces equal views of one operand by the first of them, in all of the
+/// block.
 void uniteViews(mlir::Block &block);
 
 } // namespace knapper::fusion

@@ -31,21 +31,25 @@
 
 namespace knapper::fusion {
 
-/// The family of schedules an op alone asks for; nothing for pullable ops.
+/// The family of schedules for a kernel of this op alone; nothing for a
+/// pullable op.
 std::optional<ts::Hero> heroOf(mlir::Operation *op);
+/// Whether any element of the op's result follows from operand elements by
+/// index maps (see above).
 bool isPullable(mlir::Operation *op);
 
+/// A hero, or the reason why there is no kernel.
 struct Verdict {
   std::optional<ts::Hero> hero;
   std::string reason; ///< why not, when there is no hero
 };
 
-/// Largest kernel, in ops as pulling emits them (an op read in several ways
-/// counts for each).
+/// The largest kernel, in emitted ops: an op that is read at several
+/// coordinates counts once for each.
 constexpr int64_t maxEmittedOps = 256;
 
-/// Whether the ops (of one block, producers first) may be one kernel, and of
-/// which kind.
+/// Whether the ops (of one block, producers first) may be one kernel, and its
+/// hero.
 Verdict judge(const OpSet &set);
 
 } // namespace knapper::fusion

@@ -5,24 +5,22 @@
 
 namespace knapper::fusion {
 
-/// A result that is a byte range of the operand's memory, so it costs no launch
-/// when it stays outside kernels: reshape, dim_cast, and slices that take one
-/// contiguous run whose start is 16-byte aligned.
+/// Whether the op's result is a byte range of its operand's memory: reshape,
+/// dim_cast, and a slice of one contiguous run that starts at a multiple of 16
+/// bytes. Outside kernels such an op needs no launch.
 bool isView(mlir::Operation *op);
-/// Where a view begins in its operand, in bytes.
+/// Byte offset of a view in its operand.
 ts::Dim viewByteOffset(mlir::Operation *op);
 
-/// Only moves, repeats or renames elements: reshape, dim_cast, transpose,
-/// slice, broadcast.
+/// Whether the op only moves, repeats or renames elements: reshape, dim_cast,
+/// transpose, slice, broadcast.
 bool isReindex(mlir::Operation *op);
 
-/// The innermost dim of more than one element is another one afterwards.
+/// Whether the transpose changes which dim is the innermost one, not counting
+/// dims of size 1.
 bool movesInnermost(ts::TransposeOp transpose);
 
-/// Dims of `value` as (size, element stride) into `base`, which it reaches
-/// through reindexing and conversions, ending at the first op that `through`
-/// does not admit; nothing when some reshape merges dims that do not follow
-/// one another in memory. Broadcast dims have stride 0.
+/// One dim of a strided view; the stride is in elements, 0 for a broadcast dim.
 struct StridedDim {
   ts::Dim size, stride;
 };
@@ -31,6 +29,10 @@ struct StridedView {
   llvm::SmallVector<StridedDim> dims;
   ts::Dim offset; ///< in elements of the base
 };
+/// `value` as a strided view of the tensor `base`. The walk from `value` to its
+/// operands passes reindexing ops and conversions, and ends at the first op
+/// that `through` refuses. Nothing if a reshape merges dims that are not
+/// contiguous.
 std::optional<StridedView>
 stridedView(mlir::Value value,
             llvm::function_ref<bool(mlir::Operation *)> through);
@@ -39,9 +41,9 @@ stridedView(mlir::Value value,
 bool isStrided(mlir::Value value,
                llvm::function_ref<bool(mlir::Operation *)> through);
 
-/// The other way round: where the dense `result` has the elements of `hero`,
-/// from which it follows by reshapes, transposes and dim_casts alone. Base is
-/// `result`; nothing where it follows otherwise or has no such strides.
+/// The reverse: the dims of `hero` as strides into the dense tensor `result`.
+/// `base` is `result`. Nothing unless `result` follows from `hero` by reshapes,
+/// transposes and dim_casts alone, and such strides exist.
 std::optional<StridedView> placesIn(mlir::Value result, mlir::Value hero);
 
 } // namespace knapper::fusion

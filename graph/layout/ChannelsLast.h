@@ -19,8 +19,9 @@
 //
 // On CPUs a convolution with few features keeps channels first (FewFeatures.h).
 //
-// A graph without convolutions and pools is left alone; so is, for targets that
-// read such windows as fast either way, one whose convolutions mix no channels.
+// A graph without convolutions and pools is not changed. If the target reads
+// windows equally fast in both layouts (`onlyMixing`), neither is a graph whose
+// convolutions are all depthwise.
 //
 //===----------------------------------------------------------------------===//
 #pragma once
@@ -33,12 +34,14 @@ class FuncOp;
 
 namespace knapper {
 
+/// The patterns of the table above. `keepPlanes`: as of useChannelsLast.
 void populateChannelsLastPatterns(mlir::RewritePatternSet &patterns,
                                   bool keepPlanes = false);
 
-/// The pass: the patterns with those of `simplify` to a fixed point.
-/// `onlyMixing`: where a convolution reads several channels for one.
-/// `keepPlanes`: those that prefer it (FewFeatures.h) keep channels first.
+/// Applies the patterns, with those of `simplify`, to a fixed point.
+/// `onlyMixing`: only if some convolution reads several channels for one
+/// feature. `keepPlanes`: convolutions and pools that prefer it (FewFeatures.h)
+/// keep channels first. Fails if the patterns do not converge.
 mlir::LogicalResult useChannelsLast(mlir::func::FuncOp function,
                                     bool onlyMixing = false,
                                     bool keepPlanes = false);

@@ -1,9 +1,13 @@
 //===- FewFeatures.h - Convolutions whose lanes are pixels ----------------===//
 //
-// A convolution with channels last has its features in the lanes of a register,
-// most of which stay empty where there are few. On CPUs such a one keeps its
-// channels first (codegen/schedule/conv/CpuPlaneConv.cpp), and a transposed one
-// is split in phases (ConvPhases.h), which are features of one.
+// A convolution with channels last has its features in the lanes of a vector
+// register. With few features most lanes are empty. On CPUs such a convolution
+// keeps its channels first, so that pixels are the lanes
+// (codegen/schedule/conv/CpuPlaneConv.cpp). A transposed convolution with few
+// features is split into phases (ConvPhases.h), which are the features of one
+// ordinary convolution.
+//
+// Callers: ChannelsLast.cpp, SimplifyModel.cpp and CpuPlaneConv.cpp.
 //
 //===----------------------------------------------------------------------===//
 #pragma once
@@ -12,8 +16,8 @@
 
 namespace knapper {
 
-/// A convolution of planes: channels first, two spatial dims, one group, no
-/// strides. What is a number here is one in the op.
+/// A convolution of planes: channels first, two spatial dims, one group,
+/// strides of 1. The sizes below are constants of the op.
 struct PlaneConv {
   ts::ConvOp op;
   int64_t channels = 0, features = 0;
@@ -21,19 +25,19 @@ struct PlaneConv {
   int64_t lowH = 0, lowW = 0;
   int64_t width = 0, outWidth = 0;
 
-  /// Of the planes with their border.
+  /// Columns, and rows for `rows` output rows, of a plane with its border.
   int64_t paddedWidth() const { return outWidth + (kw - 1) * dw; }
   int64_t paddedRows(int64_t rows) const { return rows + (kh - 1) * dh; }
 };
 
-/// Nothing: another convolution.
+/// Nothing if the convolution has another form.
 std::optional<PlaneConv> planeConvOf(ts::ConvOp op);
 
-/// Whether `op` has so few features that pixels fill registers better, and rows
-/// that fit a cache.
+/// Whether pixels fill the vector registers better than the features of `op`,
+/// and the rows that a program reads fit a cache.
 bool prefersPlanes(ts::ConvOp op);
 bool prefersPlanes(ts::PoolOp op);
-/// Likewise for a transposed one, whose phases are features.
+/// The same for a transposed convolution: its phases count as features.
 bool phasesPreferPlanes(ts::ConvOp op);
 
 } // namespace knapper

@@ -4,9 +4,9 @@
 //   which elementwise ops and slices of K columns read,
 //   becomes a reduction of h * R over K for each slice.
 //
-// A step of an LSTM or a GRU is then one kernel of reductions, in which a row
-// has all gates of one unit. As a matmul of its own it would cost a second
-// launch, and launches are nearly all that so short a step costs.
+// A step of an LSTM or a GRU is then one kernel of reductions, of which one row
+// computes all gates of one unit. A separate matmul would be a second launch,
+// and launches take nearly all the time of so short a step.
 //
 //===----------------------------------------------------------------------===//
 #pragma once
@@ -19,12 +19,12 @@ class FuncOp;
 
 namespace knapper {
 
-/// In the bodies of the function's loops, where the rows of h times the bytes
-/// of R, which a step reads once a row, are no more than `mostBytes`. Where
-/// only a run knows the rows there are two loops afterwards, one of which has
-/// no iterations: with few rows that of reductions, else the one that there
-/// was. Floats only; 16-bit ones are multiplied and summed in f32, as `ts.dot`
-/// says.
+/// Rewrites the gates' matmuls in the bodies of the function's loops if a step
+/// reads at most `mostBytes`: the bytes of R once for each row of h. If the
+/// number of rows B is a symbol, there are two loops afterwards, of which the
+/// run takes one: with few rows the loop of reductions, otherwise the original
+/// one. Elements are floats; 16-bit ones are multiplied and summed in f32, as
+/// by `ts.dot`.
 void reduceGateDots(mlir::func::FuncOp function, int64_t mostBytes);
 
 } // namespace knapper

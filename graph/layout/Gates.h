@@ -1,7 +1,10 @@
 //===- Gates.h - The gates of a recurrent cell ----------------------------===//
 //
-//   g = dot(h [B, K], R [G * K, K]), of which elementwise ops and slices of K
-//   columns are read, becomes a matmul for each slice.
+//   g = dot(h [B, K], R [G * K, K]), which elementwise ops and slices of K
+//   columns read, becomes one matmul for each slice.
+//
+// Callers: GateDots.h (slices as reductions) and Recurrences.h (slices as
+// dots).
 //
 //===----------------------------------------------------------------------===//
 #pragma once
@@ -12,25 +15,26 @@
 
 namespace knapper {
 
-/// The matmul of one dot, column by column of a gate.
+/// One dot that computes all gates of a cell, and the slices that take one gate
+/// each.
 class Gates {
 public:
-  /// What the matmul of a gate becomes.
+  /// What computes one gate after the rewrite.
   enum class Form {
-    reduction, ///< a sum over a product of broadcasts
-    dot,
+    reduction, ///< sum over K of h * R, both broadcast to [B, K, K]
+    dot,       ///< a ts.dot
   };
 
   explicit Gates(ts::DotOp dot) : dot(dot) {}
 
-  /// Whether the dot is of this form; finds the slices. To be asked before all
-  /// else.
+  /// Whether the dot has this form. Finds the slices; the other functions need
+  /// that.
   bool match();
-  /// Replaces the slices by what the matmuls of their columns make, and erases
-  /// them, the dot and what lay between. A dot of one gate stays as it is in
-  /// form `dot`.
+  /// Replaces each slice by the matmul of its columns. Erases the slices, the
+  /// dot and the ops between them. With form `dot`, a dot of one gate is left
+  /// as it is.
   void rewrite(Form form);
-  /// B.
+  /// B, the rows of h.
   ts::Dim rows() { return ts::dimOf(dot.getLhs(), 0); }
   /// Bytes of the matrix, which every row reads.
   int64_t matrixBytes() const { return bytes; }
@@ -51,7 +55,7 @@ private:
   llvm::DenseMap<std::pair<mlir::Value, int64_t>, mlir::Value> parts;
 };
 
-/// Of the body's dots those that match.
+/// The dots of the body for which `match` holds.
 llvm::SmallVector<Gates> gatesIn(mlir::func::FuncOp body);
 
 } // namespace knapper

@@ -3,10 +3,10 @@
 //   reduce of x [n, a, b, c] along a and b
 //   becomes a reduce of x as [n, a * b, c] along one dim.
 //
-// A program's tile of a row lies along the last dim: of [2560, 3] three of its
-// lanes would have work. The programs that share out the rows of columns share
-// out one dim. What is elementwise before the reduction is computed with the
-// merged dims, so that it still fuses (GPUs).
+// For GPUs. A program's tile of a row lies along the last dim: with dims
+// [2560, 3] only three of its lanes would have work. Programs that share the
+// rows of a column reduction can share one dim. Elementwise ops before the
+// reduction are computed with the merged dims, so that they still fuse.
 //
 //===----------------------------------------------------------------------===//
 #pragma once
@@ -17,9 +17,10 @@ class FuncOp;
 
 namespace knapper {
 
-/// Dims that are numbers. They stay where a broadcast before the reduction has
-/// some of them only, and where the result meets the reduction's input again,
-/// as in a normalisation, which is one kernel.
+/// Merges dims of constant size. Two cases stay as they are: a broadcast before
+/// the reduction that has some of the dims only, and a result that is combined
+/// with the reduction's input again (a normalisation), since that is one
+/// kernel.
 void mergeReducedDims(mlir::func::FuncOp function);
 
 } // namespace knapper

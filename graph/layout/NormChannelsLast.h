@@ -1,22 +1,24 @@
 //===- NormChannelsLast.h - Normalisations of images, channels last -------===//
 //
-//   layer_norm(reshape(transpose(x))), with or without the reshape, over rows
-//   that are whole groups of channels with their pixels (group and instance
-//   normalisation), where x has channels last: statistics of x as it lies, then
-//   x - mean, times 1/deviation
+//   before  layer_norm(reshape(transpose(x))), x with channels last; a row is a
+//           group of channels with all their pixels (group and instance
+//           normalisation); the reshape may be absent
+//   after   statistics of x in its own layout, then (x - mean) / deviation
 //
-// A group's rows do not lie together in x. Each image row (a line, for one
-// spatial dim: a run of it) gives a mean and a sum of squares around that mean
-// for every channel; a group's variance is put together from them:
+// The elements of a group are not contiguous in x. Each image row (with one
+// spatial dim: a part of the line) gives every channel's mean and sum of
+// squared deviations from that mean. Both statistics take one read of x. The
+// variance of a group follows from them without cancellation (the parallel
+// algorithm of Chan, Golub and LeVeque, 1979):
 //
 //   count * variance = sum of squares + width * sum of (mean - group's mean)^2
 //
-// which cancels nothing, and reads x once for both statistics. A mean is the
-// quotient of a sum plus the mean of what is left when that is subtracted:
-// where values lie close around a large mean, the rounding of a long sum would
-// be many of the last bits of the result, all with one sign. Sums are formed in
-// another order, which a normalisation does not promise; 16-bit ones are
-// computed in f32.
+// A mean is computed twice: sum / count, then plus the mean of the remainders
+// after subtracting it. If values lie close around a large mean, the rounding
+// errors of a long sum have one sign and reach many of the result's last bits.
+//
+// Sums are formed in another order, which a normalisation permits. 16-bit
+// values are computed in f32.
 //
 //===----------------------------------------------------------------------===//
 #pragma once

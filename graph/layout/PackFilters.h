@@ -1,16 +1,17 @@
 //===- PackFilters.h - Filters of convolutions in panels ------------------===//
 //
-//   kernel conv of x and a filter [window.., C, F] that is no constant
-//   becomes a kernel that writes the filter as [F / panel, window.., C, panel],
-//   with zeros for the features that the last panel has too many, and a kernel
-//   conv of x and that.
+//   before  kernel conv(x, filter [window.., C, F]), the filter is no constant
+//   after   kernel pack(filter) -> panels [F / panel, window.., C, panel]
+//           kernel conv(x, panels)
 //
-// The schedule of convolutions on CPUs reads filters panel by panel. Those that
-// are constants are packed at compile time; weights that are arguments
-// (PyTorch, JAX) and gradients are packed by the program, a pass over the
-// filter that the convolution earns back. Where the filter comes from a kernel
-// that only transposes it, one pass does both. Runs on formed kernels: earlier
-// the transposes would cancel. Numbers do not change.
+// The last panel has zeros behind the last feature. The CPU's schedule of
+// convolutions reads filters panel by panel. A constant filter is packed at
+// compile time. Weights that are arguments (PyTorch, JAX) and gradients are
+// packed at run time, by one pass over the filter. If a kernel that only
+// transposes makes the filter, that kernel writes the panels.
+//
+// Runs on formed kernels: earlier the transposes would cancel. Numbers do not
+// change.
 //
 //===----------------------------------------------------------------------===//
 #pragma once
@@ -25,13 +26,15 @@ class FuncOp;
 
 namespace knapper {
 
+/// Packs the filters of the function's convolution kernels.
 void packFilters(mlir::func::FuncOp function);
 
-/// A filter as it is read from the panels that `packFilters` made.
+/// A filter that a kernel reads from the panels that `packFilters` made.
 struct PackedFilter {
   mlir::BlockArgument panels; ///< [F / panel, window.., C, panel]
-  int64_t panel;
+  int64_t panel;              ///< features of a panel
 };
+/// The packed form of a convolution's operand; nothing if it is not packed.
 std::optional<PackedFilter> packedFilter(mlir::Value filter);
 
 } // namespace knapper

@@ -4,9 +4,10 @@
 //
 //   becomes  ts.recurrence states(h, c) sequences(x) weights(R)
 //
-// where each row of the states runs through the steps on its own
-// (ir/tensor/Recurrence.td, C3). A target whose schedule keeps the weights in
-// one kernel then pays a launch a sequence instead of one a step.
+// In a ts.recurrence each row of the states runs through the steps
+// independently (ir/tensor/Recurrence.td, C3). A target whose kernel keeps the
+// weights on chip launches once for a sequence instead of once for a step.
+// Callers: the target plug-ins (targets/).
 //
 //===----------------------------------------------------------------------===//
 #pragma once
@@ -19,13 +20,13 @@ class FuncOp;
 
 namespace knapper {
 
-/// Of the function's loops, those for whose recurrence `takes` holds. The
-/// matmul of all gates becomes one of each. Bodies that are no longer used are
-/// erased.
+/// Replaces each loop of the function whose recurrence `takes` accepts. The
+/// matmul of all gates becomes one matmul for each gate. Erases loop bodies
+/// that have no user left.
 void formRecurrences(mlir::func::FuncOp function,
                      llvm::function_ref<bool(ts::RecurrenceOp)> takes);
 
-/// The other way round: those for which `takes` does not hold become loops.
+/// The reverse: replaces each recurrence that `takes` refuses by a loop.
 void expandRecurrences(mlir::func::FuncOp function,
                        llvm::function_ref<bool(ts::RecurrenceOp)> takes);
 

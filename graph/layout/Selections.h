@@ -1,6 +1,6 @@
-//===- Selections.h - ts.true_places, ts.non_max_suppression by others ----===//
+//===- Selections.h - ts.true_places, ts.non_max_suppression expanded -----===//
 //
-// For targets without schedules of these.
+// For targets that have no schedules for these two ops.
 //
 //===----------------------------------------------------------------------===//
 #pragma once
@@ -11,9 +11,10 @@ class FuncOp;
 
 namespace knapper {
 
-/// ts.true_places becomes a running sum and a scatter. ts.non_max_suppression
-/// becomes a loop, an iteration of which takes the best box of every class and
-/// drops what overlaps it: as many run as the fullest class keeps boxes.
+/// ts.true_places becomes a prefix sum and a scatter. ts.non_max_suppression
+/// becomes a loop. Each iteration keeps the best remaining box of every class
+/// and drops the boxes that overlap it. The number of iterations is the largest
+/// number of boxes that one class keeps.
 void expandSelections(mlir::func::FuncOp function);
 
 } // namespace knapper

@@ -1,20 +1,26 @@
 //===- SplitReductions.h - Long reductions in two steps -------------------===//
 //
-//   reduce of few results over many elements   becomes a reduction of parts and
-//                                              one of the parts' results
-//   reduce of narrow columns                   becomes one of wide rows, each
-//                                              of several, and one of these
-//   reduce of few last dims and of others      becomes one of the others and
-//   before a kept one                          one of the last
-//   arg_reduce of few long lines               the same, of indices and values
+//   before                                  after
+//   reduce, few results, many elements      reduce of parts, then reduce of the
+//                                           parts' results
+//   reduce of narrow columns                reduce of wide rows, each of which
+//                                           holds several columns' rows, then
+//                                           reduce of these
+//   reduce of some outer dims and few       reduce of the outer dims, then
+//   innermost dims around a kept dim        reduce of the innermost dims
+//   arg_reduce of few long lines            arg_reduce of parts, then of the
+//                                           parts' indices and values
 //
-// A reduction has a program a result (or a tile of results); where these are
-// too few to fill a device of many cores, most of it would wait. Sums of
-// floating-point numbers are formed in another order, which a reduction does
-// not promise; 16-bit ones stay in f32 between the steps. Sizes that are
-// numbers are split into equal parts, and a short rest where they have no
-// divisor near what is wanted; where some are symbols, rows of the last
-// dims, whose sizes are numbers, come first.
+// Why: one program computes one result, or one tile of neighbouring results.
+// Few results leave most cores of a large device without work.
+//
+// Results: floating-point sums are formed in another order, which a reduction
+// permits. The values between the two steps of a 16-bit reduction are f32.
+// Sizes: a constant size is split into equal parts. If it has no divisor near
+// the wanted number of parts, the last part is shorter. If some sizes are
+// symbols, the innermost dims of constant size are reduced first.
+//
+// Callers: the target plug-ins (targets/), each with its own SplitModel.
 //
 //===----------------------------------------------------------------------===//
 #pragma once
@@ -30,54 +36,72 @@ class Operation;
 
 namespace knapper {
 
+/// What a target's device needs and does. "Row": the reduced elements are
+/// contiguous. "Column": the reduced dim is an outer one.
 struct SplitModel {
-  int64_t programs = 2048;   ///< that keep the device busy
-  int64_t tile = 1024;       ///< results of one program, where they neighbour
-  int64_t part = 16384;      ///< elements that a program takes at once
-  int64_t parts = 16384;     ///< of a row, at most
-  int64_t leastColumn = 128; ///< the same for a column
-  int64_t wide = 1;     ///< narrower columns are taken several rows at once
-  int64_t narrow = 128; ///< results of a program that has as few as it can,
-                        ///< where columns are cut into no more parts than
-                        ///< wanted; 0: into as many as there may be
-  int64_t far = 0;    ///< results from which on the rows of a column lie so far
-                      ///< apart that parts of them are faster, one after the
-                      ///< other; 0: none
-  int64_t shared = 0; ///< bytes of a row of columns from which on the programs
-                      ///< of one kernel share the rows at full speed; 0: they
-                      ///< cannot
-  int64_t start = 0;  ///< bytes that are read in the time of a second kernel's
-                      ///< start; where `shared` is set
-  int64_t narrowColumns = 256; ///< columns beside each other up to which
-                               ///< several rows are taken as one; 0: never
-  int64_t leastPart = 0;   ///< the least part of a row where parts are too few
-                           ///< for the processors; 0: `part`
-  int64_t sharedRow = 1;   ///< programs of a device that share a row of a
-                           ///< softmax or normalisation,
-  int64_t leastShared = 0; ///< elements that each has at least,
-  int64_t mostShared = 0;  ///< and may hold, where there are several
-  int64_t row = 64;        ///< the least row of a reduction of symbolic size
-  int64_t lines = 512;     ///< programs wanted where the index of a line's best
-                           ///< element is asked for; 0: lines stay whole
-  int64_t leastLine = 4096; ///< elements of a part of such a line
-  int64_t block = 0;  ///< elements of neighbouring columns that the threads of
-                      ///< one program share out and read in about the time that
-                      ///< another kernel takes; 0: a column is one thread's
-  int64_t around = 0; ///< elements from which on few last dims and others
-                      ///< around a kept one are reduced one after the other;
-                      ///< 0: never
-  config::Machine machine = {}; ///< where `leastPart` or `sharedRow` is set,
-                                ///< and of hasFewLongRows
+  /// Programs that keep the device busy.
+  int64_t programs = 2048;
+  /// Neighbouring results that one program computes.
+  int64_t tile = 1024;
+  /// Elements that one program reduces.
+  int64_t part = 16384;
+  /// The largest number of parts of one row.
+  int64_t parts = 16384;
+  /// Elements of a part of a column, at least.
+  int64_t leastColumn = 128;
+  /// Columns fewer than this are reduced several rows at a time.
+  int64_t wide = 1;
+  /// The fewest results of one program. A column is then cut into no more parts
+  /// than the device wants. 0: into as many parts as its size allows.
+  int64_t narrow = 128;
+  /// If a column reduction has at least this many results, its rows lie so far
+  /// apart in memory that reducing the parts one after the other is faster. 0:
+  /// never.
+  int64_t far = 0;
+  /// If one row of the columns has at least this many bytes, the programs of
+  /// one kernel share the rows at full speed. 0: the device cannot.
+  int64_t shared = 0;
+  /// Bytes that the device reads in the time of one kernel launch. Used if
+  /// `shared` is set.
+  int64_t start = 0;
+  /// Up to this many columns, several rows are reduced as one. 0: never.
+  int64_t narrowColumns = 256;
+  /// Elements of a part of a row, at least, if there are fewer parts than
+  /// cores. 0: `part`.
+  int64_t leastPart = 0;
+  /// Programs that may share one row of a softmax or normalisation (the CTAs of
+  /// a cluster).
+  int64_t sharedRow = 1;
+  /// Elements that each of these programs has at least, and can hold at most.
+  int64_t leastShared = 0;
+  int64_t mostShared = 0;
+  /// Elements of a row of symbolic size, at least.
+  int64_t row = 64;
+  /// Programs wanted for an arg_reduce. 0: its lines are not split.
+  int64_t lines = 512;
+  /// Elements of a part of a line of an arg_reduce, at least.
+  int64_t leastLine = 4096;
+  /// Elements of neighbouring columns that the threads of one program read
+  /// together in about the time of one kernel launch. 0: each column is one
+  /// thread's.
+  int64_t block = 0;
+  /// If at least this many elements are reduced along dims on both sides of a
+  /// kept dim, the two sides are reduced one after the other. 0: never.
+  int64_t around = 0;
+  /// Read by hasFewLongRows, and if `leastPart` or `sharedRow` is set.
+  config::Machine machine = {};
 };
 
-/// Whether a softmax or normalisation over its last dims has rows so few and
-/// long that the reductions it consists of, split, take less time than a
-/// program a row.
+/// Whether `op` is a softmax or normalisation over its last dims with so few
+/// and long rows that its reductions, split, take less time than one program
+/// for each row.
 bool hasFewLongRows(mlir::Operation *op, const SplitModel &model);
-/// Such ops of 16-bit floats compute in f32 from here on: what their parts
-/// leave in memory is no result, and a sum of so many elements may be no f16.
+/// Makes 16-bit ops for which hasFewLongRows holds compute in f32. Their
+/// partial results are written to memory and must not be rounded, and a sum of
+/// so many elements may exceed the range of f16.
 void widenLongRows(mlir::func::FuncOp function, const SplitModel &model);
 
+/// Splits the reductions of `function` for which the model says that it pays.
 void splitReductions(mlir::func::FuncOp function, const SplitModel &model = {});
 
 } // namespace knapper

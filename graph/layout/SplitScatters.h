@@ -3,13 +3,17 @@
 //   scatter(x, i, u) that adds   becomes   x + the sum of `parts` scatters of
 //   to a vector                            equal parts of i and u into zeros
 //
-// The same of products, maxima and minima, and of short rows. Updates of one
-// vector are combined in order, which is one program, and so are those of rows
-// that one program holds side by side; parts have one each. There are as many
-// parts as the sizes allow, whatever the machine is, so results do not depend
-// on its threads. Sums and products of floating-point numbers are formed in
-// another order. Sizes are constants, and the updates have a divisor near what
-// is wanted.
+// The same holds for products, maxima and minima, and for short rows.
+//
+// Why: the updates of one vector are combined in order, by one program. So are
+// the updates of rows that one program holds side by side. After the split each
+// part has a program.
+//
+// The number of parts follows from the sizes alone, not from the machine, so
+// results do not depend on the number of threads. Floating-point sums and
+// products are formed in another order. A scatter is split if its sizes are
+// constants and the number of updates has a divisor near the wanted number of
+// parts.
 //
 //===----------------------------------------------------------------------===//
 #pragma once
@@ -23,10 +27,10 @@ class FuncOp;
 namespace knapper {
 
 struct ScatterModel {
-  int64_t updates = 1 << 16; ///< elements from which on they are split
-  int64_t row = 31;          ///< elements, at most; of more, programs share
-  int64_t each = 4;          ///< updates of a place in each part, at least
-  int64_t parts = 16;        ///< at most
+  int64_t updates = 1 << 16; ///< elements of u; fewer are not split
+  int64_t row = 31;          ///< elements of a row; programs share longer ones
+  int64_t each = 4;          ///< updates of one place in each part, at least
+  int64_t parts = 16;        ///< parts, at most
 };
 
 void splitScatters(mlir::func::FuncOp function, const ScatterModel &model = {});

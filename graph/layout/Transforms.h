@@ -7,11 +7,16 @@ class FuncOp;
 
 namespace knapper {
 
-/// What a schedule of the target computes (`passes`) gets the table of its
-/// plan; real rows of odd length become complex ones first. All others become
-/// matmuls with matrices of roots of one. Those whose length has a divisor d
-/// are taken apart (Cooley and Tukey, Mathematics of Computation 19, 1965):
-/// length / d transforms of d elements, factors, d of length / d.
+/// Prepares each `ts.dft` of the function.
+///
+/// `passes`: the target has a schedule that computes a transform in passes. A
+/// transform that it takes gets the twiddle factors of its plan as an operand.
+/// Real rows of odd length become complex rows first.
+///
+/// Every other transform becomes matmuls with DFT matrices. If the length n has
+/// a divisor d, it is split by Cooley and Tukey (Mathematics of Computation 19,
+/// 1965): n / d transforms of d elements, twiddle factors, then d transforms of
+/// n / d elements.
 void lowerTransforms(mlir::func::FuncOp function, bool passes);
 
 } // namespace knapper

@@ -16,18 +16,20 @@
 
 namespace knapper::memory {
 
-/// Results of kernels and the root (a kernel's result too) whose memory each
-/// takes over. Chains: the root may itself be a key.
+/// Maps a kernel's result to the root whose memory it takes over. That root is
+/// a kernel's result too, and may itself be a key (a chain).
 llvm::DenseMap<mlir::Value, mlir::Value> inPlace(mlir::func::FuncOp function,
                                                  const Liveness &liveness);
 
-/// The inputs in whose memory the kernel's one result may lie, going by the
-/// kernel alone: of the result's byte and element size, and read only at the
-/// element that is written, or updated. None for kernels of any other kind.
+/// The inputs whose memory the kernel's one result may take, judged by the
+/// kernel alone. Such an input has the result's number of bytes and its element
+/// size, and the kernel reads it only at the index that it writes, or updates
+/// it. Empty for other kernels.
 llvm::SmallVector<unsigned> inPlaceInputs(ts::KernelOp kernel);
 
-/// Whether results of the kernel may lie over an operand at all; they may
-/// unless this was called: code that is not ours may write before it reads.
+/// Says whether results of the kernel may take an operand's memory; by default
+/// they may. Kernels of the user's code may write before they read, so that
+/// they must not.
 void setInPlace(ts::KernelOp kernel, bool isAllowed);
 
 } // namespace knapper::memory

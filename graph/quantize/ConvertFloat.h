@@ -1,24 +1,27 @@
 //===- ConvertFloat.h - 16-bit storage for a float32 graph ----------------===//
 //
-// What is stored becomes bf16 or f16, what is computed stays float32:
+// Tensors in memory become bf16 or f16. Arithmetic stays float32.
 //
-//   matmuls, windows   dot, conv, pool, attention, softmax, layer_norm, rope
-//     and the like      and gather read 16-bit operands (weights and embedding
-//                       tables too) and compute in float32 inside, as the ops
-//                       say; they give 16 bits, except dot, which gives the
-//                       float32 of its accumulator to the epilogue
-//   elementwise,        stay float32, with their constants and vectors (biases,
-//     reductions        scales of channels)
-//   a value that goes   is rounded once, and its other readers read the rounded
-//     into a matmul    value: one copy is stored (the residual stream); so is
-//                       what a norm without an op, as a group norm, reads twice
-//   sums of integers    conv that goes to an integer type at once stays float32
-//   matmuls with       positions, which 16 bits do not hold: stay float32
-//     integers
-//   inputs, results     of the function stay float32
-//   other float types   are left alone
+//   op or value           after the conversion
+//   dot                   reads 16-bit operands, gives its float32 accumulator
+//                         to the epilogue
+//   conv, pool,           read 16-bit operands (weights and embedding tables
+//   attention, softmax,   too), compute in float32, give 16-bit results
+//   layer_norm, rope,
+//   gather
+//   elementwise ops,      float32, and so are their constants and vectors
+//   reductions            (biases, channel scales)
+//   operand of a matmul   rounded once; every reader reads the rounded value,
+//   with other readers    so one copy is stored (the residual stream). The same
+//                         holds for what a group norm reads twice
+//   conv converted to     float32: it is a sum of integers
+//   an integer type
+//   matmul with positions float32: 16 bits do not hold the integers
+//   function's inputs     float32
+//   and results
+//   other float types     not changed
 //
-// Rounding is to nearest even; f16 overflows to infinity above 65504.
+// Rounding is to nearest even. Above 65504, f16 is infinity.
 //
 //===----------------------------------------------------------------------===//
 #pragma once
@@ -32,8 +35,9 @@ class FuncOp;
 
 namespace knapper {
 
-/// `type` is bf16 or f16. Run after composites are found; `simplify` follows
-/// inside.
+/// Converts the storage of `function` to `type`, bf16 or f16. Runs after
+/// findComposites, and runs `simplify` afterwards. Fails if that does not
+/// converge.
 mlir::LogicalResult convertFloat(mlir::func::FuncOp function,
                                  mlir::FloatType type);
 

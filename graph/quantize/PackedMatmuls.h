@@ -2,8 +2,9 @@
 //
 //   scaled_dot(x, q, s)   becomes   packed_dot(x, bytes, transpose(s))
 //
-// without zero points. The bytes are a constant expression of q's: by depth, of
-// four bits two in a byte. x is what was there before it was widened to f32.
+// For GPUs, and for matrices without zero points. `bytes` is a constant
+// expression of q: an element a byte, consecutive along the depth, or two 4-bit
+// elements a byte. x is the tensor before it was widened to f32.
 //
 //===----------------------------------------------------------------------===//
 #pragma once
@@ -21,16 +22,16 @@ namespace ts {
 class PackedDotOp;
 }
 
-/// Those that `takes` refuses stay as they are, and those that are known to have
-/// more than `few` rows: their matrix is better expanded once, when constants
-/// are packed.
+/// Rewrites the scaled_dots that `takes` accepts. A matmul that is known to
+/// have more than `few` rows stays: expanding its matrix once, when constants
+/// are packed, is faster.
 void packMatmuls(mlir::func::FuncOp function, int64_t few,
                  llvm::function_ref<bool(ts::PackedDotOp)> takes);
 
 /// Gives every packed_dot that may have more than `few` rows its matrix as
-/// floats, too: as many rows as it has columns where it has more than `few`,
-/// else none, so that nothing is computed and no memory taken. Of the many
-/// rows, tensor cores then multiply a matrix as they like it.
+/// floats too, for tensor cores. The float matrix has a symbolic number of
+/// rows: all of them if the matmul has more than `few` rows, otherwise 0. With
+/// 0 rows nothing is computed and no memory is taken.
 void expandForManyRows(mlir::func::FuncOp function, int64_t few);
 
 } // namespace knapper

@@ -2,19 +2,18 @@
 //
 //   dot(x, w)   becomes   scaled_dot(x, q, scale, zero)
 //
-// where x is f32 and w a constant f32 matrix of at least `leastElements`. q has
-// 8 or 4 bits, with a scale (and, asymmetric, a zero point) for each `group`
-// rows of a column. The last group may be shorter. All of it are constant
-// expressions, evaluated when constants are packed:
+// x is f32. w is a constant f32 matrix of at least `leastElements` elements. q
+// has 8 or 4 bits. Each `group` rows of a column have one scale and, if
+// asymmetric, one zero point. The last group may be shorter. q, scale and zero
+// are constant expressions, evaluated when constants are packed:
 //
-//   symmetric    8 bits: scale = largest |w| / 127; 4 bits: the w of the
-//   largest
-//                |w|, whatever its sign, is -8 steps
-//   asymmetric   the range of w with 0 in it is 255 or 15 steps; 0 is exact
+//   symmetric, 8 bits   scale = largest |w| / 127
+//   symmetric, 4 bits   the w of the largest |w| is -8 steps, whatever its sign
+//   asymmetric          255 or 15 steps cover the range of w, extended to
+//                       contain 0; 0 is exact
 //
-// Rounding is to nearest even. A group of zeros has the scale 1. What is no
-// such matmul (convolutions, activations on both sides, lookups of rows) keeps
-// its floats.
+// Rounding is to nearest even. A group of zeros has the scale 1. Convolutions,
+// matmuls of two activations and embedding lookups keep their floats.
 //
 //===----------------------------------------------------------------------===//
 #pragma once
@@ -29,12 +28,13 @@ namespace knapper {
 
 struct WeightFormat {
   int64_t bits = 8;   ///< 8 or 4
-  int64_t group = 64; ///< positive; even for 4 bits
+  int64_t group = 64; ///< rows of one scale; positive, even for 4 bits
   bool asymmetric = false;
   int64_t leastElements = 4096;
 };
 
-/// Run when matmuls have their final form. The number of matmuls changed.
+/// Quantises the matmuls of `function`; runs when they have their final form.
+/// Returns how many were changed.
 int64_t quantizeWeights(mlir::func::FuncOp function,
                         const WeightFormat &format);
 

@@ -9,67 +9,69 @@ namespace knapper {
 using ts::Dim;
 using ts::EmptyRow;
 
-/// Where the heads of the scores are two dims, H = K * G: K heads of keys, each
-/// read by G heads of queries. What MaskPart::dims calls them.
+/// Numbers of two dims in MaskPart::dims, for scores whose heads H = K * G are
+/// two dims: K heads of keys, and for each of them G heads of queries.
 enum : int64_t { kKeyHeads = 4, kHeadsOfGroup = 5 };
 
-/// A value inside a mask: `dims[i]` is the dim of the scores [B, H, S, T] that
-/// its dim i runs along, -1 for a dim of size 1 that is gone.
+/// A tensor of which a mask consists. Its dim i runs along dim `dims[i]` of the
+/// scores [B, H, S, T]. -1: the dim has size 1.
 struct MaskPart {
   mlir::Value value;
   llvm::SmallVector<int64_t> dims;
-  bool negated = false; ///< i1 only: true means excluded
+  bool negated = false; ///< i1 only: true excludes the key
 };
 
-/// What a mask does to the scores.
+/// One op of a mask on the scores.
 struct MaskStep {
-  mlir::Value value; ///< added; with a fill: a condition
-  /// Takes the score's place where the condition (negated: its opposite) does
-  /// not hold.
+  mlir::Value value; ///< is added to the scores; with a fill: a condition
+  /// Replaces the score if the condition (`negated`: its opposite) is false.
   std::optional<double> fill;
   bool negated = false;
 };
 
 enum class Causality { none, bottomRight, topLeft };
 
-/// What a mask does to the scores.
+/// A whole mask, taken apart into what ts.attention has operands and attributes
+/// for.
 struct MaskParts {
   Causality causality = Causality::none;
-  llvm::SmallVector<MaskPart> allowed; ///< i1, all must hold
-  llvm::SmallVector<MaskPart> added;   ///< floats
+  llvm::SmallVector<MaskPart> allowed; ///< i1; a key is read if all are true
+  llvm::SmallVector<MaskPart> added;   ///< floats, added to the scores
 
-  /// One after the other instead of `added`, where finite fills meet other
-  /// masks: what a row without a key is depends on all of them.
+  /// Used instead of `added` if finite fills and other masks come together.
+  /// They apply in order. The result of a row without a key depends on all of
+  /// them.
   struct Step {
-    MaskPart part;              ///< added; with a fill: a condition
-    std::optional<double> fill; ///< where the condition does not hold
+    MaskPart part;              ///< is added; with a fill: a condition
+    std::optional<double> fill; ///< replaces the score if that is false
   };
   llvm::SmallVector<Step> steps;
 
-  /// Sizes of K and G, where the dims of parts name them.
+  /// Sizes of K and G, if `dims` of a part has kKeyHeads or kHeadsOfGroup.
   Dim keyHeads, headsOfGroup;
 
-  /// What a row without a key is, should `allowed` or `causality` leave one.
+  /// The result of a row for which `allowed` and `causality` leave no key.
   EmptyRow empty = EmptyRow::zero;
 
-  /// What stands between the scores and the softmax. A row that has a key gets
-  /// the same result from conditions and from fills, which are too large for a
-  /// score to show beside them. A row without one is the mean of the keys whose
-  /// fill is the largest.
+  /// Takes the ops between the scores and the softmax. Fills become conditions.
+  /// A row with a key keeps its result: a fill is so large that no score
+  /// changes it. The result of a row without a key is the mean of the values of
+  /// the keys with the largest fill.
   void takeSteps(llvm::ArrayRef<MaskStep> given, llvm::ArrayRef<int64_t> dims);
-  /// `condition` (negated: its opposite) allows a key.
+  /// Adds a condition: a key is read if it (`negated`: its opposite) is true.
   void takeCondition(mlir::Value condition, llvm::ArrayRef<int64_t> dims,
                      bool negated);
-  /// Whether some row may be without a key.
+  /// Whether `allowed` and `causality` may leave some row without a key.
   bool mayEmptyRows(Dim queries, Dim keys) const;
 
-  /// The operand of ts.attention: dims of four, 1 or the scores'; null when
-  /// nothing is left.
+  /// Builds the mask operand of ts.attention: four dims, each 1 or that of the
+  /// scores. Null if the mask is empty.
   mlir::Value build(mlir::OpBuilder &builder, mlir::Location location) const;
 
 private:
-  /// `part` is added to the scores. It is taken apart when its fill is -inf, or
-  /// finite and `alone`: then a row without a key is the mean.
+  /// Takes a tensor that is added to the scores. If it is a select with the
+  /// fill -inf it becomes a condition. So it does with a finite fill if `alone`
+  /// (no other mask); the result of a row without a key is then the mean.
   void takeAdded(const MaskPart &part, bool alone);
 };
 

@@ -1,16 +1,27 @@
 /* Knapper C API: compile, load, inspect and run models.
  *
- * Ownership: every knapper_*_create/load/compile/run result is released with
- * the matching knapper_*_release; strings returned by inspection live as long
- * as the object they came from. Threading: a module may be run from any number
- * of threads at once; releasing it waits for nothing, so the caller must not
- * release what another thread uses. Errors: functions that can fail return NULL
- * on success and otherwise a knapper_error that the caller releases. No
- * function throws, exits or aborts. Structs that may grow begin with `size`:
- * set it to sizeof(the struct) (use the *_INIT macros).
+ * Who calls this: programs in C and C++, and the bindings of other languages.
  *
- * The same header serves libknapper (compiler and runtime) and libknapper_rt
- * (runtime only); in the latter knapper_compile returns a user error. */
+ * Ownership: the caller releases every result of a create, load, compile or run
+ * function with the matching knapper_*_release. A `const char *` of an object
+ * lives as long as the object. A `char **` result is released with
+ * knapper_string_release.
+ *
+ * Threads: any number of threads may run one module at once. Releasing an
+ * object does not wait for other threads: no other thread may use it then.
+ *
+ * Errors: a function that can fail returns NULL on success, else a
+ * knapper_error, which the caller releases. No function throws, exits or
+ * aborts.
+ *
+ * Structs: one that may grow begins with `size`. Set it to the struct's sizeof;
+ * the *_INIT macros do.
+ *
+ * Units: sizes of memory are bytes. Shapes are in elements, outermost dim
+ * first.
+ *
+ * Libraries: libknapper has the compiler and the runtime. libknapper_rt has the
+ * runtime only; its compile functions return a user error. */
 #ifndef KNAPPER_KNAPPER_H
 #define KNAPPER_KNAPPER_H
 
@@ -33,12 +44,12 @@ extern "C" {
 
 /* "0.1.0" */
 KNAPPER_API const char *knapper_version(void);
-/* 1 when knapper_compile works in this library, 0 in libknapper_rt. */
+/* 1 in libknapper, whose knapper_compile works; 0 in libknapper_rt. */
 KNAPPER_API int knapper_has_compiler(void);
-/* The command `knapper`, as its executable has it: argv[0] is a name, results go
- * to stdout, errors to stderr. Returns the exit code: 0 done, 1 the caller's
- * mistake, 2 the machine's failure, 3 a defect, and what a command says of itself.
- * It sets the log level of the process, and is one thread's at a time. */
+/* Runs the command `knapper`. argv[0] is a name. Results go to stdout, errors
+ * to stderr. Returns the exit code: 0 success, 1 user error, 2 device error, 3
+ * internal error; a command may define others. It sets the log level of the
+ * process. Only one thread may call it at a time. */
 KNAPPER_API int knapper_command_line(int argc, const char *const *argv);
 
 /* ---- errors ---- */
@@ -53,7 +64,8 @@ KNAPPER_API knapper_error_kind
 knapper_error_get_kind(const knapper_error *error);
 /* The whole text: where, what, why and one thing to try. */
 KNAPPER_API const char *knapper_error_get_message(const knapper_error *error);
-/* "" when unknown. */
+/* What the error is about (a file, a node, an option), and one thing to try. ""
+ * if unknown. */
 KNAPPER_API const char *knapper_error_get_where(const knapper_error *error);
 KNAPPER_API const char *knapper_error_get_hint(const knapper_error *error);
 KNAPPER_API void knapper_error_release(knapper_error *error);
@@ -68,7 +80,8 @@ typedef enum {
 } knapper_log_level;
 typedef void (*knapper_log_callback)(void *user, knapper_log_level level,
                                      const char *text);
-/* The callback may be called from any thread; NULL removes it. */
+/* Calls `callback` for each message up to `level`, from any thread. NULL
+ * removes it, and returns when no call of the former one is running. */
 KNAPPER_API void knapper_set_log_callback(knapper_log_callback callback,
                                           void *user, knapper_log_level level);
 
@@ -87,9 +100,9 @@ typedef enum {
   KNAPPER_U16 = 10,
   KNAPPER_U32 = 11,
   KNAPPER_U64 = 12,
-  /* Storage types, one byte an element. The types of less than eight bits hold
-     their value in the low bits; the high ones are not looked at, and are
-     copies of the sign (or 0) in what was computed. */
+  /* Storage types, one byte an element. A type of fewer than eight bits has its
+     value in the low bits. The high bits of an input are ignored; those of an
+     output are copies of the sign bit, or 0. */
   KNAPPER_F8E4M3FN = 13,
   KNAPPER_F8E4M3FNUZ = 14,
   KNAPPER_F8E5M2 = 15,
@@ -101,7 +114,7 @@ typedef enum {
   KNAPPER_I2 = 21,
   KNAPPER_U2 = 22,
   KNAPPER_STRING = 23, /* a knapper_string an element */
-  /* Storage types too; those of six bits like those of four. */
+  /* Storage types too; six bits are stored as four are. */
   KNAPPER_F8E4M3 = 24,
   KNAPPER_F8E3M4 = 25,
   KNAPPER_F8E4M3B11FNUZ = 26,
@@ -112,9 +125,9 @@ typedef enum {
 KNAPPER_API size_t knapper_dtype_size(knapper_dtype dtype);
 KNAPPER_API const char *knapper_dtype_name(knapper_dtype dtype);
 
-/* Text of any length: bytes that need not end with a null. Of an input they
- * must stay as they are until the run has ended; of an output they belong to
- * the result, also where the array of knapper_string is the caller's. */
+/* Text of any length; the bytes need not end with a null. The bytes of an input
+ * must not change until the run has ended. The bytes of an output belong to the
+ * result, even if the caller gave the array of knapper_string. */
 typedef struct {
   const char *data; /* may be NULL only when size is 0 */
   size_t size;
@@ -128,17 +141,18 @@ typedef struct {
   int32_t rank; /* KNAPPER_FLAT for an output's memory without a shape */
   const int64_t *shape; /* rank entries */
 } knapper_tensor;
-/* A rank: the tensor is memory for an output, of `bytes` bytes or less. What a
- * caller gives who knows a bound of the output's size, but not its shape. */
+/* A value of `rank`: the tensor is memory for an output of at most `bytes`
+ * bytes. For a caller that knows a bound of the output's size, not its shape.
+ */
 #define KNAPPER_FLAT (-1)
 
 /* ---- operators of your own ----
- * A node of a model whose operator Knapper does not have, and the model does
- * not define as a function, is looked up here by domain and name: when the
- * model is compiled, for the shapes of its results, and when the artefact is
- * loaded, for the function that computes it. It runs on the host; the tensors
- * of a model on a GPU are copied for it, unless it is `on_device`.
- * docs/custom-operators.md has a whole example. */
+ * Knapper looks an operator up here, by domain and name, if it does not have it
+ * itself and the model does not define it as a function. Compiling needs its
+ * shape function, loading the artefact its compute function. The compute
+ * function runs on the host: tensors of a model on a GPU are copied for it,
+ * unless the operator is `on_device`. docs/custom-operators.md has an example.
+ */
 typedef enum {
   KNAPPER_ATTRIBUTE_INT = 0,
   KNAPPER_ATTRIBUTE_FLOAT = 1,
@@ -151,8 +165,7 @@ typedef enum {
 typedef struct {
   const char *name;
   knapper_attribute_kind kind;
-  int32_t count; /* of what the pointer of this kind points to; the others are
-                    NULL */
+  int32_t count; /* entries of the pointer of this kind; the others are NULL */
   const int64_t *ints;
   const float *floats;
   const knapper_string *strings;
@@ -175,66 +188,69 @@ struct knapper_call {
   int64_t version; /* of the domain in the model's opset_import */
   int32_t num_attributes;
   const knapper_attribute *attributes;
-  /* 0 while the model is compiled: data is NULL, and a size that only a run
-     knows is negative. Equal negative sizes are equal sizes. 1 in a run. */
+  /* 0 while the model is compiled: `data` is NULL, and a size that is known in
+     a run only is negative. Two equal negative sizes are one size. 1 in a run.
+   */
   int32_t running;
   int32_t num_inputs;
   const knapper_tensor *inputs; /* rank -1: an optional one that is left out */
   int32_t num_outputs;
   const knapper_tensor *outputs; /* NULL for the shape function */
-  /* Says why the function returns something else than 0; the text is copied. */
+  /* Gives the message of the error if the function returns a nonzero value. The
+     text is copied. */
   void (*fail)(const knapper_call *call, const char *message);
-  /* Memory for the bytes of strings in `outputs`, until the run has ended; NULL
-     when there is none. Of the compute function only. */
+  /* Allocates memory for the bytes of strings in `outputs`. It is freed when
+     the run has ended. Returns NULL if there is none. For the compute function.
+   */
   void *(*allocate)(const knapper_call *call, size_t bytes);
   void *internal;
-  /* Of an operator `on_device`: the stream that its work belongs to, which may
-     be the one that the caller gave the run (CUDA: a CUstream, the legacy
-     default stream as CU_STREAM_LEGACY); NULL on a device without streams. */
+  /* For an operator `on_device`: the stream for its work, which may be the one
+     that the run was given. CUDA: a CUstream; the legacy default stream is
+     CU_STREAM_LEGACY. NULL on a device without streams. */
   void *stream;
 };
 
-/* Both functions return 0, or something else for an error, which the caller of
- * the compile or the run gets as a user error with the node's name. They may be
- * called from several threads at once, must not throw, and must not call the
- * module that they run in. */
+/* Both functions return 0 on success. Any other value is a user error of the
+ * compile or the run, with the node's name. Several threads may call them at
+ * once. They must not throw, and must not call the module that they run in. */
 typedef struct {
   size_t size;
   const char *domain, *name; /* copied */
-  /* Fills in dtype and shape of every result, call->num_outputs. A size is a
-   * number, a negative one that an input has (the same size), or -1 while the
-   * model is compiled: known in the run only, where the function is called
-   * again with numbers and data. NULL: every result has the dtype of the first
-   * input and the shape that the inputs broadcast to. */
+  /* Fills in dtype and shape of the call->num_outputs results. A size is a
+   * number, or a negative size of an input (meaning the same size). While the
+   * model is compiled it may be -1: the size is known in a run only, and the
+   * function is called again then, with numbers and data. A NULL function:
+   * every result has the dtype of the first input and the broadcast shape of
+   * all. */
   int (*shape)(void *user, const knapper_call *call,
                knapper_result_shape *results);
-  /* Fills the memory of the outputs: dense, row-major, as large as the shape
-   * function said; aligned to 16 bytes unless it is the caller's of the run. */
+  /* Writes the outputs: dense, row-major memory of the shapes that the shape
+   * function gave, aligned to 16 bytes unless the run's caller gave it. */
   int (*compute)(void *user, const knapper_call *call);
   void *user; /* given to the functions */
-  /* Unless NULL, called with `user` when the operator is registered no more and
-   * no loaded module uses it. */
+  /* Unless NULL, called with `user` when the operator is no longer registered
+   * and no loaded module uses it. */
   void (*release)(void *user);
-  /* Unless 0, the tensors of a model on a GPU are not copied: `data` is an
-   * address of the device. The compute function gives its work to
-   * `call->stream` and does not wait for it; while the caller captures that
-   * stream, it is called once, and what it gave is replayed. */
+  /* Unless 0, tensors of a model on a GPU are not copied: `data` is a device
+   * address. The compute function queues its work in `call->stream` and does
+   * not wait. While the caller captures that stream, it is called once, and the
+   * work that it queued is replayed. */
   int32_t on_device;
 } knapper_operator;
 #define KNAPPER_OPERATOR_INIT {sizeof(knapper_operator), 0, 0, 0, 0, 0, 0, 0}
 
-/* Registers an operator for the process, in place of one of the same domain and
- * name; modules that are loaded keep theirs. Thread-safe. Not for operators
- * that Knapper has itself: those are never looked up. */
+/* Registers an operator for the process. It replaces one of the same domain and
+ * name; loaded modules keep the one they have. Any thread may call it. An
+ * operator that Knapper has itself is never looked up here. */
 KNAPPER_API knapper_error *
 knapper_register_operator(const knapper_operator *given);
-/* A user error when there is no such operator. */
+/* User error: no such operator is registered. */
 KNAPPER_API knapper_error *knapper_unregister_operator(const char *domain,
                                                        const char *name);
 /* 1 when the operator is registered. */
 KNAPPER_API int knapper_has_operator(const char *domain, const char *name);
-/* Loads a shared object, for as long as the process runs, and calls the
- * function `knapper_operators` that it exports, which registers its operators:
+/* Loads a shared object until the process ends, and calls the function
+ * `knapper_operators` that it exports. That function registers its operators:
  *
  *   knapper_error *knapper_operators(knapper_register_function *add) {
  *     return add(&mine);
@@ -249,51 +265,53 @@ KNAPPER_API knapper_error *knapper_load_operators(const char *path);
 /* ---- modules ---- */
 typedef struct knapper_module knapper_module;
 
-/* When the constants of a file are compared with their hashes. A file that was
- * damaged is a user error then; everything else of a file is checked when it is
- * loaded. */
+/* When the constants of a file are compared with their hashes. A difference is
+ * a user error. All other parts of a file are checked at load. */
 typedef enum {
   KNAPPER_VERIFY_BEFORE_USE = 0, /* each constant before the first launch that
-                                    reads it (on GPUs: at load); the run then
-                                    fails, its outputs partly written */
-  KNAPPER_VERIFY_AT_LOAD = 1,    /* all of them at load, by `threads` threads */
-  KNAPPER_VERIFY_NOT = 2         /* never: damage gives other numbers */
+                                    reads it (on GPUs: at load). The run fails
+                                    then, with its outputs partly written */
+  KNAPPER_VERIFY_AT_LOAD = 1, /* all constants at load, by `threads` threads */
+  KNAPPER_VERIFY_NOT = 2      /* never: a damaged file gives wrong results */
 } knapper_verify_constants;
 
 typedef struct {
   size_t size;
-  int32_t threads;          /* worker threads of this module; 0: the environment
-                               variable KNAPPER_THREADS, else one a core that
-                               the process may use (affinity, the control
-                               group's quota), at most OMP_NUM_THREADS */
+  int32_t threads;          /* worker threads of this module. 0: the environment
+                               variable KNAPPER_THREADS; if that is not set, one
+                               for each core that the process may use (affinity,
+                               quota of the control group), at most
+                               OMP_NUM_THREADS */
   int32_t verify_constants; /* a knapper_verify_constants */
   int32_t spin_microseconds; /* how long idle workers spin before they sleep;
                                 -1: default */
-  const char *isa;    /* code for this instruction set ("x86-64-v3"); NULL: the
-                         environment variable KNAPPER_ISA, else the best that the
-                         artefact has and the machine can run */
-  const char *device; /* "cpu" or "cuda", of an artefact with code for both;
-                         NULL: the environment variable KNAPPER_DEVICE, else a
-                         GPU where one is found, else the CPU */
-  int32_t describe;   /* 1: where the device is not here the module is loaded
-                         all the same: it is described, explained and saved, and
-                         refuses to run */
+  const char *isa;    /* use code of this instruction set ("x86-64-v3"). NULL:
+                         the environment variable KNAPPER_ISA; if that is not
+                         set, the best that the artefact has and the machine can
+                         run */
+  const char *device; /* "cpu" or "cuda", for an artefact with code for both.
+                         NULL: the environment variable KNAPPER_DEVICE; if that
+                         is not set, a GPU if there is one, else the CPU */
+  int32_t describe;   /* 1: load the module even if the machine has no such
+                         device. It can be described, explained and saved, but
+                         not run */
 } knapper_load_options;
 #define KNAPPER_LOAD_OPTIONS_INIT                                              \
   {sizeof(knapper_load_options), 0, 0, -1, 0, 0, 0}
 
-/* Maps the file; nothing is copied and weights are not touched. options may be
- * NULL. */
+/* Maps the file into memory. It copies nothing and does not read the weights.
+ * `options` may be NULL. User error: the file is missing, damaged, or has no
+ * code for this machine. */
 KNAPPER_API knapper_error *knapper_load(const char *path,
                                         const knapper_load_options *options,
                                         knapper_module **out);
-/* Loads from memory; the bytes are copied. */
+/* The same from memory. The bytes are copied. */
 KNAPPER_API knapper_error *
 knapper_load_memory(const void *bytes, size_t size,
                     const knapper_load_options *options, knapper_module **out);
-/* Finishes the module's asynchronous runs first. */
+/* Releases the module when its asynchronous runs have ended. */
 KNAPPER_API void knapper_module_release(knapper_module *module);
-/* Writes the artefact: atomically, never a half-written file. */
+/* Writes the artefact to a file, atomically: no reader sees half of it. */
 KNAPPER_API knapper_error *knapper_module_save(const knapper_module *module,
                                                const char *path);
 
@@ -305,77 +323,80 @@ typedef struct {
   const char *name;
   knapper_dtype dtype;
   int32_t rank;
-  const int64_t *shape;        /* -1 where the dim is symbolic */
+  const int64_t *shape;        /* rank entries; -1: the dim is symbolic */
   const char *const *dim_text; /* "batch", "128", "2*seq" */
 } knapper_tensor_info;
-/* info->size must be set by the caller. */
+/* Describe an input or output. The caller sets info->size. User error: there is
+ * no tensor `index`. */
 KNAPPER_API knapper_error *knapper_module_input(const knapper_module *module,
                                                 int32_t index,
                                                 knapper_tensor_info *info);
 KNAPPER_API knapper_error *knapper_module_output(const knapper_module *module,
                                                  int32_t index,
                                                  knapper_tensor_info *info);
-/* 1 when the output may be given exactly the input's memory at a run, which
- * then overwrites it: keys and values that grow, a state, the operand of an
- * elementwise model. 0 when not, and for an index that there is not. */
+/* 1 if a run may be given the input's memory as the output's, which the run
+ * then overwrites: growing keys and values, a state, the operand of an
+ * elementwise model. 0 if not, or if there is no such index. */
 KNAPPER_API int knapper_module_may_replace(const knapper_module *module,
                                            int32_t output, int32_t input);
-/* Bytes of planned memory for symbols bound as in names/values (count of them);
- * symbols that the run computes are left out. A user error where one of those
- * decides how large a buffer is. */
+/* Bytes that a run needs if the symbols names[i] have values[i], i < count.
+ * Symbols that the run computes are left out. User error: a symbol has no
+ * value, or the size of a buffer depends on a symbol that the run computes. */
 KNAPPER_API knapper_error *
 knapper_module_peak_memory(const knapper_module *module,
                            const char *const *names, const int64_t *values,
                            int32_t count, uint64_t *arena_bytes,
                            uint64_t *constant_bytes);
-/* A JSON document about the module (signature, in-place pairs, kernels,
- * launches, memory, compile phases). Lives as long as the module. */
+/* The module as JSON: signature, in-place pairs, kernels, launches, memory,
+ * compile phases. *json lives as long as the module. */
 KNAPPER_API knapper_error *knapper_module_describe(const knapper_module *module,
                                                    const char **json);
 
 /* ---- run ---- */
 typedef struct knapper_result knapper_result;
-/* Runs the module. inputs: num_inputs tensors in signature order, read only.
- * outputs: NULL, or num_outputs tensors; an entry with data != NULL is written
- * in place: it has the output's dtype and shape, or is of rank KNAPPER_FLAT and
- * has as many bytes or more, of which the first are written. An entry with
- * data == NULL is provided by the module from reused memory. Another shape or
- * dtype is a user error. An output must not overlap an input or another
- * output; it may be exactly the memory of an input that it may replace
- * (knapper_module_may_replace), which is then overwritten, in part also where
- * the run fails or is cancelled.
- * The result owns the memory of provided outputs until it is released. */
+/* Runs the module and waits for the outputs. Any number of threads may call it.
+ *
+ * inputs: num_inputs tensors in the order of the signature. They are read only.
+ * outputs: NULL, or num_outputs tensors in the order of the signature.
+ *
+ * An output with data == NULL gets memory of the module. The result owns that
+ * memory until it is released. An output with data != NULL is written there. It
+ * has the dtype and shape of the signature, or the rank KNAPPER_FLAT and at
+ * least as many bytes, of which the first are written.
+ *
+ * An output must not overlap an input or another output. It may be exactly the
+ * memory of an input that it may replace (knapper_module_may_replace). That
+ * memory is overwritten, in part even if the run fails or is cancelled.
+ * User error: a wrong count, dtype, shape or size, or overlapping memory. */
 KNAPPER_API knapper_error *
 knapper_run(knapper_module *module, const knapper_tensor *inputs,
             int32_t num_inputs, const knapper_tensor *outputs,
             int32_t num_outputs, knapper_result **out);
 typedef struct {
   size_t size;
-  const int32_t *cancel; /* unless NULL, looked at atomically before each
-                            launch: where another thread sets it, the run ends
-                            with a user error, the outputs partly written */
-  int32_t check_only;    /* 1: checks what a run checks before its first launch,
-                            and computes nothing. The result has the shapes of
-                            the outputs, and the caller's memory as their data:
-                            NULL where none was given. A dim that the model
-                            computes from data is -1. */
-  int32_t in_stream;        /* 1: the run takes its place in `stream`, a stream
-                               of the module's device: it starts after the work
-                               that the stream has, and the call returns when
-                               the run is queued. Inputs and given outputs must
-                               stay until the stream has done it; outputs that
-                               the module provides are waited for. What kernels
-                               find wrong (an index out of range) is the error
-                               of a later run of the module. Works while the
-                               stream is captured, once the sizes have been run:
-                               replays use memory of their own, which the module
-                               keeps until it is freed; free it after the graph.
-                               On a CPU a user error. */
-  void *stream;             /* of in_stream; CUDA: a CUstream, NULL is the legacy
-                               default stream */
-  char **profile;           /* unless NULL, a clock is around every launch, and
-                               the JSON of knapper_profile is put here; not with
-                               check_only or in_stream */
+  /* Unless NULL, read atomically before each launch. If another thread sets it,
+   * the run ends with a user error and the outputs are partly written. */
+  const int32_t *cancel;
+  /* 1: makes the checks that a run makes before its first launch, and computes
+   * nothing. The result has the shapes of the outputs. Their data is the
+   * caller's memory, or NULL if none was given. A dim that the model computes
+   * from data is -1. */
+  int32_t check_only;
+  /* 1: queues the run in `stream`, a stream of the module's device, and
+   * returns. The run starts after the work that the stream has. Inputs and
+   * given outputs must stay until the stream has done the run. If the module
+   * provides an output, the call waits for it. An error that a kernel finds (an
+   * index out of range) is the error of a later run of the module. The stream
+   * may be captured, if a run with the same sizes came before. Replays use
+   * memory of their own, which the module keeps: release the module after the
+   * graph. User error: the module is on a CPU. */
+  int32_t in_stream;
+  /* The stream of in_stream. CUDA: a CUstream; NULL is the legacy default
+   * stream. */
+  void *stream;
+  /* Unless NULL, measures every launch and sets *profile to the JSON of
+   * knapper_profile. Not with check_only or in_stream. */
+  char **profile;
 } knapper_run_options;
 #define KNAPPER_RUN_OPTIONS_INIT {sizeof(knapper_run_options), 0, 0, 0, 0, 0}
 /* knapper_run with options, which may be NULL. */
@@ -391,36 +412,35 @@ KNAPPER_API knapper_error *knapper_result_output(const knapper_result *result,
                                                  knapper_tensor *tensor);
 KNAPPER_API void knapper_result_release(knapper_result *result);
 
-/* The same, without waiting: the event completes when the outputs are written.
- * Inputs and given outputs must stay alive until then. */
+/* The same without waiting. The event completes when the outputs are written.
+ * Inputs and given outputs must stay until then; shapes are copied. */
 typedef struct knapper_event knapper_event;
 KNAPPER_API knapper_error *
 knapper_run_async(knapper_module *module, const knapper_tensor *inputs,
                   int32_t num_inputs, const knapper_tensor *outputs,
                   int32_t num_outputs, knapper_event **out);
-/* Waits, then hands out the result (or the error of the run). Releases the
- * event. */
+/* Waits for the run, releases the event, and gives the result or the error of
+ * the run. */
 KNAPPER_API knapper_error *knapper_event_wait(knapper_event *event,
                                               knapper_result **out);
-/* Waits at most so many nanoseconds; 1 when the run has ended, and a wait would
- * not block. The event is still to be waited for. */
+/* Waits at most `nanoseconds`. 1 if the run has ended: knapper_event_wait would
+ * not block. Does not release the event. */
 KNAPPER_API int knapper_event_wait_for(const knapper_event *event,
                                        int64_t nanoseconds);
-/* 1 when a wait would not block. */
+/* 1 if knapper_event_wait would not block. */
 KNAPPER_API int knapper_event_done(const knapper_event *event);
-/* Asks the run to end: before its next launch, or before it begins, with a user
- * error. A run that has ended keeps its result. The event is still to be waited
- * for. */
+/* Asks the run to end with a user error, before its next launch or before it
+ * begins. A run that has ended keeps its result. Does not release the event. */
 KNAPPER_API void knapper_event_cancel(knapper_event *event);
 
-/* Runs once with a clock around every launch; *json is released with
+/* Runs the module once and measures every launch. Release *json with
  * knapper_string_release:
  * {"launches": [{"kernel", "origin", "schedule", "executions", "index", "ns",
  * "flops", "bytes"}], "events": [{"launch", "start_ns", "ns", "flops",
- * "bytes"}], "total_ns", "isa", "sizes"}; the events are the executions of the
- * launches, in order; "index" is the launch's place in what
- * knapper_module_describe lists, from their number on that of an operator of
- * the host's. */
+ * "bytes"}], "total_ns", "isa", "sizes"}
+ * "ns" is in nanoseconds. "events" are the executions of the launches, in
+ * order. "index" is the launch's place in the list of knapper_module_describe;
+ * numbers past its end are operators of yours. */
 KNAPPER_API knapper_error *knapper_profile(knapper_module *module,
                                            const knapper_tensor *inputs,
                                            int32_t num_inputs, char **json);

@@ -39,40 +39,42 @@ def compile(
 ) -> Module:
     """Compiles a model and loads the result.
 
-    model: the path of an ONNX file, its bytes, an `onnx.ModelProto`, what
-        `torch.onnx.export` gives, an `ExportedProgram` or the path of a .pt2 file
-        (see `knapper.torch.export`), or a `torch.nn.Module`, which torch exports
-        to ONNX first. Only a path can have external
-        data. Or a StableHLO program: what `jax.export.export(jitted)(*arguments)`
-        gives, its `mlir_module_serialized`, or a file of that.
-    target: what to generate code for: "cpu", "cuda", or "cpu,cuda" for one file
-        that runs on both. Without a GPU here a module for "cuda" can be saved and
-        explained, and what runs it raises DeviceError.
-    threads: worker threads of the module that is returned; 0: $KNAPPER_THREADS,
-        else one for each core that the process may use (see `load`).
-    dtype: bf16 or f16 converts a float32 model, by any usual name ("fp16",
-        np.float16, torch.bfloat16); None keeps it.
-    output: also write the artefact there (a .knap file).
-    progress: called as progress(phase, done, total) while it compiles. What it
-        raises ends the compile and is raised here (so does Ctrl-C).
+    model: one of
+        - ONNX: a path, bytes, an `onnx.ModelProto`, or the result of
+          `torch.onnx.export`. Only a path can have external data.
+        - torch: an `ExportedProgram`, the path of a .pt2 file (see
+          `knapper.torch.export`), or a `torch.nn.Module`, which torch exports to
+          ONNX first.
+        - StableHLO: the result of `jax.export.export(jitted)(*arguments)`, its
+          `mlir_module_serialized`, or a file of that.
+    target: the target to generate code for: "cpu", "cuda", or "cpu,cuda" for one
+        file that runs on both. On a machine without a GPU a module for "cuda" can
+        be saved and explained. Running it raises DeviceError.
+    threads: worker threads of the returned module. 0: $KNAPPER_THREADS; if that
+        is not set, one for each core that the process may use (see `load`).
+    dtype: bf16 or f16 converts a float32 model. Any usual name is taken ("fp16",
+        np.float16, torch.bfloat16). None: the model's own dtypes.
+    output: a path (.knap) to which the artefact is written, too.
+    progress: called as progress(phase, done, total) during the compile. If it
+        raises, the compile ends and raises that exception. Ctrl-C does the same.
     spin_microseconds: how long idle workers spin before they sleep; -1: default.
-    device: "cpu" or "cuda", what to run on of several targets; None: a GPU where
-        one is found.
-    cancel: ends the compile from another thread, with a UserError; cancelled too
-        when `progress` raises.
+    device: "cpu" or "cuda": the device that runs the module, if it has several
+        targets. None: a GPU if there is one, else the CPU.
+    cancel: ends the compile from another thread, with a UserError. It is
+        cancelled too if `progress` raises.
     example_inputs: for a torch module: a tuple of its arguments, or a mapping of
-        their names; the module is exported as for evaluation.
-    dynamic_shapes: for a torch module: the dims that calls decide, as
-        torch.onnx.export takes them: {"x": {0: "batch"}}; None: sizes are those
-        of the examples.
+        their names. The module is exported in evaluation mode.
+    dynamic_shapes: for a torch module: the dims that calls decide, in the form of
+        torch.onnx.export: {"x": {0: "batch"}}. None: the sizes of the examples.
     options: further rows of the options table, `knapper.options.CompileOptions`
         (`knapper compile --help` explains them), with underscores for dashes:
         `dim={"batch": 1}` fixes a size, `dump_dir="/tmp/dump"`.
 
-    Raises UserError for a model that is damaged or needs what is not supported
-    (all of it is listed), and for unknown options; DeviceError when the machine
-    fails; InternalError for a defect. Errors are Python's own too where these
-    fit: ValueError, TypeError, FileNotFoundError, MemoryError.
+    Raises UserError for a damaged model, for a model that needs operators that
+    are not supported (the message lists all), and for unknown options;
+    DeviceError if the machine fails; InternalError for a defect. An error also
+    has Python's own class if one fits: ValueError, TypeError, FileNotFoundError,
+    MemoryError.
     """
     check_names(options, "compile", _OWN)
     compiler = Compiler(
@@ -118,8 +120,8 @@ def _text_of(what: str, model: Model, options: Any) -> str:
 
 
 def inspect(model: Model, **options: Unpack[CompileOptions]) -> dict[str, Any]:
-    """What a model needs, without compiling it: signature, sizes, operators by
-    name, opset and dtype, and which of them are not supported.
+    """Says what a model needs, without compiling it: signature, sizes, operators
+    by name, opset and dtype, and which of these are not supported.
 
     Raises UserError for a damaged model.
     """
@@ -127,11 +129,11 @@ def inspect(model: Model, **options: Unpack[CompileOptions]) -> dict[str, Any]:
 
 
 def translate(model: Model, **options: Unpack[CompileOptions]) -> str:
-    """A model as portable StableHLO text, for other accelerators' compilers; of
-    a .knap file or its bytes, the model that `keep_source=True` kept in it.
-    Every size must be a number (`dim="batch=1"`).
+    """Translates a model to portable StableHLO text, for other accelerators'
+    compilers. A .knap file (or its bytes) is taken if it was compiled with
+    `keep_source=True`. Every size must be a number (`dim="batch=1"`).
 
-    Raises UserError with everything that StableHLO has no spelling for.
+    Raises UserError that lists every op that StableHLO does not have.
     """
     return _text_of("translate", model, options)
 
@@ -149,8 +151,8 @@ def verify(
     [{"origin", "hero", "error", "bound", "passed", "worst"}],
     "first_divergent": index or None}.
 
-    inputs: as for `Module.run`; target, dtype, options: as for `compile`. Raises
-    as `compile` and a call do; a kernel that diverges is no error.
+    inputs: as for `Module.run`. target, dtype, options: as for `compile`. Raises
+    what `compile` and a call raise. A kernel that diverges is not an error.
     """
     check_names(options, "verify", ("target", "dtype"))
     from_torch.refuse_module(model, "verify")

@@ -18,7 +18,7 @@ def printable(text: str) -> str:
 
 
 class Error(Exception):
-    """What the library refused or failed to do.
+    """The base class of the library's errors.
 
     str(error) is the whole text: where, what, why and one thing to try.
     where: the node, argument or file offset; "" when unknown.
@@ -57,15 +57,15 @@ class WrongType(UserError, TypeError):
 
 
 class WrongName(UserError, KeyError):
-    """A name that there is not."""
+    """A name that does not exist."""
 
 
 class WrongIndex(UserError, IndexError):
-    """A position that there is not."""
+    """A position that does not exist."""
 
 
 class WrongAttribute(UserError, AttributeError):
-    """An attribute that there is not, or that cannot be set."""
+    """An attribute that does not exist or cannot be set."""
 
 
 class MissingFile(UserError, FileNotFoundError):
@@ -81,11 +81,11 @@ class FolderGiven(UserError, IsADirectoryError):
 
 
 class Cancelled(UserError):
-    """What was asked to end, and did."""
+    """The work was cancelled."""
 
 
 class TimedOut(UserError, TimeoutError):
-    """What took longer than the caller waits."""
+    """The work took longer than the caller's timeout."""
 
 
 class OutOfMemory(DeviceError, MemoryError):

@@ -103,9 +103,10 @@ class Completion:
     """What a model wrote.
 
     text: the answer.
-    finish_reason: "stop" (the model, or a stop string, ended it) or "length".
-    prompt_tokens, completion_tokens: how many.
-    choice: OpenAI's object of it, with `logprobs` where they were asked for.
+    finish_reason: "stop" (the model or a stop string ended it) or "length".
+    prompt_tokens, completion_tokens: numbers of tokens.
+    choice: OpenAI's object of the answer, with `logprobs` if the request asked
+        for them.
     """
 
     text: str
@@ -154,26 +155,28 @@ class LLM:
     folder: config.json, safetensors, tokenizer.json.
     dtype: of the weights: "f32", "bf16", "i8" or "i4".
     target: "cpu", "cuda", or "cuda" with its variant: "cuda:sm_90a".
-    threads: that compute; 0 for one each core.
-    max_context: tokens of a prompt and its answer; 0 for the model's.
-    max_batched_tokens, max_sequences, queue_limit: of one step, that run at
-        once, that wait.
-    kv_memory: bytes of keys and values; 0 for a quarter of what is free.
+    threads: threads that compute; 0: one for each core.
+    max_context: tokens of a prompt and its answer together; 0: the model's.
+    max_batched_tokens: tokens of one step.
+    max_sequences: requests that run at once.
+    queue_limit: requests that wait, at most.
+    kv_memory: bytes of keys and values; 0: a quarter of the free memory.
     prefix_cache: whether equal prefixes of prompts are computed once.
-    speculate: "off", "ngram" or "draft": tokens that are proposed and verified
-        several at once, from the text before or by the model of the folder
-        `draft_model`, at most `speculate_tokens`. They change no token.
-    cache_dir: folder of compiled programs; None for the compiler's.
-    hung_after: seconds of one step after which the engine is taken to hang;
-        0 for 4 on GPUs and never on CPUs, below 0 for never.
-    verify_files: whether all weights are read at load and their hashes compared,
-        also where they are known from an earlier load.
+    speculate: how tokens are proposed, so that a step verifies several: "off",
+        "ngram" (from the text before) or "draft" (by the model of the folder
+        `draft_model`), at most `speculate_tokens` at a time. The tokens of the
+        answer do not change.
+    cache_dir: folder of compiled programs; None: the compiler's.
+    hung_after: seconds. A step that takes longer hangs. 0: 4 seconds on GPUs,
+        never on CPUs; below 0: never.
+    verify_files: True: the load reads all weights and compares their hashes, even
+        if an earlier load has.
 
-    A device that is lost, or a step that hangs, ends the requests of that time
-    with a DeviceError, and the model is loaded again in place.
-    Loading blocks for seconds. Raises UserError for what is wrong in the folder
-    or an argument, DeviceError where memory lacks. `close` (or the end of a
-    `with`) gives the memory back when the last request has ended.
+    If the device is lost or a step hangs, the running requests end with a
+    DeviceError, and the model is loaded again in place. Loading blocks for
+    seconds. Raises UserError for a mistake in the folder or an argument,
+    DeviceError if there is not enough memory. `close`, or the end of a `with`,
+    frees the memory when the last request has ended.
     """
 
     def __init__(
@@ -249,7 +252,7 @@ class LLM:
         )
 
     def close(self) -> None:
-        """Takes no more requests; the memory goes with the last one."""
+        """Takes no more requests. The last one that ends frees the memory."""
         self._release()
 
     def __enter__(self) -> LLM:
@@ -260,19 +263,19 @@ class LLM:
 
     @property
     def context_length(self) -> int:
-        """Tokens of a prompt and its answer, at most."""
+        """The largest number of tokens of a prompt and its answer together."""
         return int(self._lib.knapper_llm_context(self._open()))
 
     def generate(self, prompt: Prompt, **fields: Any) -> Completion:
-        """Goes on with a text or a list of tokens, which may hold control
-        tokens. `fields`: `max_tokens` (default 16), `temperature`, `stop`, ..."""
+        """Continues a text or a list of tokens, which may contain control tokens.
+        `fields`: `max_tokens` (default 16), `temperature`, `stop`, ..."""
         body = self._prompt(prompt, fields)
         return self._completion(self._answer("/v1/completions", body))
 
     def generate_all(
         self, prompts: Sequence[Prompt], **fields: Any
     ) -> list[Completion]:
-        """The same for many prompts, which are computed together."""
+        """The same for many prompts, computed in the same steps."""
         bodies = [self._prompt(prompt, fields) for prompt in prompts]
         requests = [self._begin("/v1/completions", body) for body in bodies]
         return [self._completion(self._whole(request)) for request in requests]
@@ -285,8 +288,9 @@ class LLM:
     def stream(
         self, prompt: Prompt | Sequence[Mapping[str, Any]], **fields: Any
     ) -> Iterator[str]:
-        """The answer in pieces, as they come; of a prompt as `generate` takes it
-        or of messages. A generator that is closed or dropped ends its request."""
+        """Yields the pieces of the answer as they come, for a prompt (as of
+        `generate`) or for messages. Closing or dropping the generator ends its
+        request."""
         chat = not isinstance(prompt, str) and any(
             isinstance(entry, Mapping) for entry in prompt
         )
@@ -295,9 +299,9 @@ class LLM:
         return self._pieces(self._begin(path, body | {"stream": True}))
 
     def embed(self, texts: str | Sequence[Prompt]) -> np.ndarray:
-        """The vectors of texts (or lists of tokens), one a row; of one text, its
-        vector. Of models that make embeddings: pooled and normalised as their
-        folder says."""
+        """The vectors of texts (or lists of tokens), one for each row; for one
+        text, its vector. For models that make embeddings; pooling and
+        normalisation are as their folder says."""
         alone = isinstance(texts, str)
         rows: list[str | list[int]] = []
         for text in [texts] if isinstance(texts, str) else texts:

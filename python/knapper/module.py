@@ -56,22 +56,22 @@ def load(
 ) -> Module:
     """Loads a compiled artefact: a path (the file is mapped) or its bytes.
 
-    threads: worker threads; 0: $KNAPPER_THREADS, else one for each core that the
-        process may use (affinity mask, the container's quota), at most
-        $OMP_NUM_THREADS.
-    verify: when the constants are compared with their hashes. "lazy": each with
-        the first kernel that reads it, so that loading reads no weights; a run
-        that meets damage raises. True: all of them now. False: never, and a
-        damaged weight gives other numbers. All else of a file is always checked.
+    threads: worker threads. 0: $KNAPPER_THREADS; if that is not set, one for each
+        core that the process may use (affinity mask, the container's quota), at
+        most $OMP_NUM_THREADS.
+    verify: when the constants are compared with their hashes. "lazy": each before
+        the first kernel that reads it; loading then reads no weights, and the run
+        raises. True: all of them now. False: never; a damaged weight then gives
+        wrong results. The other parts of a file are always checked.
     spin_microseconds: how long idle workers spin before they sleep; -1: default.
-    device: "cpu" or "cuda", of an artefact with code for both; None: a GPU where
-        one is found.
-    describe: True: where the device is not here, load all the same; the module
-        is printed, explained and saved, and refuses to run.
+    device: "cpu" or "cuda", for an artefact with code for both. None: a GPU if
+        there is one, else the CPU.
+    describe: True: load even if the machine has no such device. The module can be
+        printed, explained and saved, but not run.
 
-    An artefact is native code: load only what you trust as you would a program.
-    Raises UserError for a file that is damaged or of another version (a
-    FileNotFoundError where there is none).
+    An artefact is native code: load only files that you trust as you would trust
+    a program. Raises UserError for a file that is damaged or of another version,
+    FileNotFoundError if there is no file.
     """
     check_names(
         unknown,
@@ -119,10 +119,10 @@ def _revive(data: bytes, threads: int, device: str) -> Module:
 
 
 class Module:
-    """A compiled model. Safe to call from any number of threads at once.
+    """A compiled model. Any number of threads may call it at once.
 
-    Made by `knapper.compile` and `knapper.load`. Calls release the GIL. Pickling
-    takes the whole artefact along: send a path to other processes where you can.
+    `knapper.compile` and `knapper.load` make it. Calls release the GIL. Pickling
+    copies the whole artefact: if you can, send a path to other processes.
     """
 
     __slots__ = ("_lib", "_handle", "_facts", "_arguments", "__weakref__")
@@ -208,30 +208,30 @@ class Module:
 
     @property
     def device(self) -> str:
-        """What it runs on: "cpu" or "cuda"."""
+        """The device that runs the module: "cpu" or "cuda"."""
         return self._fact("device")
 
     @property
     def threads(self) -> int:
-        """Threads that a run uses on the CPU, the caller's among them."""
+        """Threads of a run on the CPU, including the caller's."""
         return self._fact("threads")
 
     @property
     def symbols(self) -> tuple[str, ...]:
-        """Names of the sizes that calls decide, in order: those of symbolic dims."""
+        """Names of the symbolic sizes, which calls decide, in order."""
         return tuple(s["name"] for s in self._fact("symbols") if not s["from_buffer"])
 
     @property
     def copied_inputs(self) -> dict[str, int]:
-        """How often an input was copied before a run, by name: what is not
-        contiguous, and lists of numbers. `explain` says it too."""
+        """How often each input was copied before a run, by name. Arrays that are
+        not contiguous and lists of numbers are copied. `explain` has it too."""
         return dict(self._arguments.copies)
 
     @property
     def in_place(self) -> dict[str, tuple[str, ...]]:
-        """Outputs that may be given exactly an input's memory, each with the
-        names of such inputs: `m.run({"past": a, ...}, {"present": a})` then
-        updates `a`. Where a run fails or is cancelled, it is partly written."""
+        """Outputs that may take exactly an input's memory, each with the names of
+        these inputs: `m.run({"past": a, ...}, {"present": a})` updates `a`. If a
+        run fails or is cancelled, `a` is partly written."""
         replace = self._lib.knapper_module_may_replace
         found = {}
         for o, output in enumerate(self.outputs):
@@ -284,21 +284,20 @@ class Module:
     ) -> Result:
         """Runs the model into memory of the caller.
 
-        outputs: by name or by position, writeable contiguous arrays of the
-            outputs' shapes and dtypes, which are filled in place; what is left
-            out or None is provided by the module. One may be the very array given
-            as an input that it may replace (`in_place`), which the run then
-            updates.
-        cancel: ends the run from another thread, with a UserError; the caller's
+        outputs: writeable contiguous arrays of the outputs' shapes and dtypes, by
+            name or by position. The run writes them in place. The module provides
+            those that are left out or None. An output may be the array of an input
+            that it may replace (`in_place`); the run updates it.
+        cancel: ends the run from another thread, with a UserError. The caller's
             outputs are then partly written.
-        flat_outputs: the arrays are memory without a shape: an output needs as
-            many bytes or fewer, and is written to the first of them. For outputs
-            of which only a bound of the size is known. The result's arrays have
-            the outputs' shapes, in that memory.
+        flat_outputs: True: the arrays are memory without a shape, at least as large
+            as the outputs, which are written to its beginning. For callers that
+            know only a bound of an output's size. The result's arrays lie in that
+            memory and have the outputs' shapes.
 
-        Raises as calling the module does; also for an output of another shape or
-        dtype, too small, read-only, not contiguous, or over memory of another
-        output, or of an input but as above.
+        Raises what calling the module raises. Also raises for an output array of
+        another shape or dtype, or one that is too small, read-only or not
+        contiguous, or that overlaps another output or (except as above) an input.
         """
         self._check_named("run", inputs, unknown, ("outputs", "cancel", "flat_outputs"))
         run: Callable[..., Any] = self._lib.knapper_run
@@ -327,8 +326,9 @@ class Module:
     def _check(
         self, inputs: Any, outputs: Any, flat: bool, *in_stream: int
     ) -> tuple[tuple[int, ...], ...]:
-        """The outputs' shapes, where a run on these arrays would start; raises
-        where it would not. Nothing is computed. A dim of data is -1."""
+        """The outputs' shapes, without computing anything. Raises what a run on
+        these arrays would raise before its first kernel. A dim that data decides
+        is -1."""
         run = self._run_with(None, 1, *in_stream)
         out, _, _ = self._call(run, inputs, outputs, cached=False, flat=flat)
         result = Result(
@@ -347,18 +347,18 @@ class Module:
         stream: Any = None,
         **unknown: Unpack[NoOptions],
     ) -> Bound:
-        """A call on these very arrays, prepared once: what calls of microseconds
-        need. outputs, flat_outputs: as for `run`; those that are left out are
-        made here.
+        """Prepares a call on these arrays once, for calls that take microseconds.
+        outputs, flat_outputs: as for `run`; outputs that are left out are
+        allocated here.
 
-        stream: of CUDA (torch's, CuPy's, one with __cuda_stream__, or the
-            CUstream as an int; 0 is the default stream). Calls then take their
-            place in it and do not wait; all outputs must be given, in the GPU's
-            memory. None: a call returns when the outputs are written.
+        stream: a CUDA stream (torch's, CuPy's, an object with __cuda_stream__, or
+            the CUstream as an int; 0 is the default stream). Calls are queued in
+            it and do not wait. All outputs must be given, in the GPU's memory.
+            None: a call returns when the outputs are written.
 
-        Raises as `run` does, now; UserError for a model that computes sizes of
-        its outputs from data, and for inputs that are not contiguous arrays or
-        host tensors with DLPack (nothing is copied).
+        Raises what `run` raises, now. Raises UserError if the model computes sizes
+        of its outputs from data, and if inputs are neither contiguous arrays nor
+        host tensors with DLPack: nothing is copied.
         """
         self._check_named("bind", inputs, unknown, ("outputs", "flat_outputs", "stream"))
         return Bound(self, inputs, outputs, flat_outputs, stream)
@@ -371,10 +371,9 @@ class Module:
         flat_outputs: bool = False,
         **unknown: Unpack[NoOptions],
     ) -> Pending:
-        """Starts a run and returns at once; `wait()`, or `await`, gives its
-        result. The arrays must not be changed before. outputs, flat_outputs: as
-        for `run`. Wrong names, counts and dtypes raise here, wrong shapes when it
-        is waited for."""
+        """Starts a run and returns at once. `wait()` or `await` gives its result;
+        the arrays must not change before. outputs, flat_outputs: as for `run`.
+        Wrong names, counts and dtypes raise here; wrong shapes raise in `wait`."""
         self._check_named("start", inputs, unknown, ("outputs", "flat_outputs"))
         # Not the thread's own structs: the next call may change those.
         out, read, given = self._call(
@@ -441,7 +440,7 @@ class Module:
         return out, (prepared, keep, targets), given
 
     def profile(self, /, *args: Array, **kwargs: Array) -> dict[str, Any]:
-        """Runs once with a clock around every launch: {"launches": [{"kernel",
+        """Runs once and measures every launch: {"launches": [{"kernel",
         "origin", "schedule", "ns", "flops", "bytes"}], "total_ns"}. Arguments
         and errors are those of a call."""
         values = self._arguments.bind(args, kwargs)
@@ -458,9 +457,9 @@ class Module:
     # ---- the module as a whole
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the artefact, which `knapper.load` reads on any machine of the
-        target's kind. Never leaves a half-written file. Raises UserError for a
-        place that cannot be written, DeviceError when writing fails."""
+        """Writes the artefact, atomically. `knapper.load` reads it on any machine
+        of the target's kind. Raises UserError for a path that cannot be written,
+        DeviceError if writing fails."""
         check(self._lib.knapper_module_save(self._handle.value, encode_path(path)))
 
     def explain(
@@ -471,22 +470,23 @@ class Module:
         runs: int = 0,
         compare: Module | None = None,
     ) -> html.Report:
-        """The report as one self-contained HTML page: graph, kernels, why each
-        boundary was not fused, memory over time, and which inputs calls from
-        Python had to copy so far. It is a str, and shows itself in notebooks.
-        With a path it is also written there.
+        """Makes the report, one self-contained HTML page: graph, kernels, why each
+        boundary was not fused, memory over time, and the inputs that calls from
+        Python have copied. It is a str, and a notebook shows it as a page. With a
+        path it is also written there.
 
-        inputs: runs the module on these (named, or in the order of the signature):
-            the page then has the kernels' times, their shares of the machine's
-            peaks (measured once a machine, a second) and what would make them
-            faster; `times` of the result is the same as data.
-        runs: how many runs are measured, up to 1000; 0: a second of them, 3 to 50.
-        compare: another module with these inputs (made with another option, say),
-            which runs interleaved with this one; `comparison` has both, kernel by
-            kernel.
+        inputs: runs the module on these, by name or in the order of the signature.
+            The page then has the kernels' times, their shares of the machine's
+            peaks (measured once for each machine, in a second) and advice how to
+            make them faster. `times` of the result has the same as data.
+        runs: number of runs that are measured, up to 1000. 0: as many as fit one
+            second, 3 to 50.
+        compare: another module with these inputs (compiled with another option, for
+            example). The runs of both are interleaved. `comparison` of the result
+            has the times of both, kernel by kernel.
 
-        Raises as a call does where there are inputs; WrongValue for runs or compare
-        without inputs, OSError where the page cannot be written.
+        Raises what a call raises, if there are inputs; WrongValue for `runs` or
+        `compare` without inputs; OSError if the page cannot be written.
         """
         options = CExplainOptions(ctypes.sizeof(CExplainOptions))
         keep: Any = None

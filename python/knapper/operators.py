@@ -6,8 +6,8 @@
     knapper.register_operator("my.domain", "Swish", compute=swish)
     m = knapper.compile("model.onnx")
 
-A registered operator is for the whole process, and has to be registered where
-the artefact is loaded, too. docs/custom-operators.md has a whole example.
+An operator is registered for the whole process. A process that loads the
+artefact has to register it, too. docs/custom-operators.md has an example.
 """
 
 from __future__ import annotations
@@ -92,8 +92,9 @@ class _COperator(ctypes.Structure):
 
 
 class TensorSpec(NamedTuple):
-    """What a shape function sees of an input: dtype ("f32", "i64"...) and shape.
-    While a model is compiled, a size that only a run knows is an `UnknownSize`.
+    """An input as a shape function sees it: dtype ("f32", "i64"...) and shape.
+    While a model is compiled, a size that is known in a run only is an
+    `UnknownSize`.
     """
 
     dtype: str
@@ -101,9 +102,9 @@ class TensorSpec(NamedTuple):
 
 
 class UnknownSize(int):
-    """A size that only a run knows. Put it into a result's shape for the same
-    size; what arithmetic makes of it is another size, known in the run, where
-    the shape function is called again with numbers. Equal ones are equal sizes.
+    """A size that is known in a run only. In a result's shape it means the same
+    size. Arithmetic with it gives another unknown size; in the run the shape
+    function is called again with numbers. Equal objects are equal sizes.
     """
 
     def _other(self, *_: object) -> UnknownSize:
@@ -180,7 +181,8 @@ def _code(dtype: Any) -> int:
 
 
 def _guarded(function: Callable[[_CCall, Any], None]) -> Callable[..., int]:
-    """As the library may call it: what is raised is kept for `library.check`."""
+    """The function in the form that the library calls. An exception is kept for
+    `library.check`."""
 
     def run(_user: Any, call: Any, *results: Any) -> int:
         try:
@@ -340,24 +342,24 @@ def register_operator(
     compute: Callable[..., Any],
     shape: Callable[..., Any] | int | None = None,
 ) -> None:
-    """Registers an operator for the process, in place of one of the same domain
-    and name; modules that are loaded keep theirs.
+    """Registers an operator for the process. It replaces one of the same domain
+    and name; loaded modules keep the one they have.
 
-    compute: called as compute(*inputs, **attributes) with NumPy arrays, for each
-        node that is run; returns an array, or a tuple of them for several results.
-        The inputs are the library's memory without a copy: read-only, and gone
-        after the call. None stands for an optional input that was left out. With
-        a parameter `out`, it gets a tuple of arrays to fill, and what it returns
-        is not looked at. Strings are arrays of str.
-    shape: called as shape(*inputs, **attributes) with a `TensorSpec` an input
-        when a model is compiled and before each `compute`; returns (dtype, shape),
-        or a list of them for several results. A size of an input stands for the
-        same size, None for one that only the result tells. A number i: dtype and shape
-        of input i. None: the dtype of the first input and the shape that all
-        inputs broadcast to.
+    compute: called as compute(*inputs, **attributes) with NumPy arrays, once for
+        each node that runs. It returns an array, or a tuple of arrays for several
+        results. The inputs are the library's memory without a copy: they are
+        read-only, and valid during the call. None is an optional input that was
+        left out. If it has a parameter `out`, it gets a tuple of arrays to fill,
+        and its return value is ignored. Strings are arrays of str.
+    shape: called as shape(*inputs, **attributes) with a `TensorSpec` for each
+        input, when a model is compiled and before each `compute`. It returns
+        (dtype, shape), or a list of these for several results. A size of an input
+        means the same size; None means a size that only the result has. Instead of
+        a function: a number i (dtype and shape of input i), or None (dtype of the
+        first input, and the shape to which all inputs broadcast).
 
-    Both may be called from several threads. What they raise is the cause
-    (`__cause__`) of the UserError that the compile or the call raises, which
+    Several threads may call both at once. An exception of theirs is the cause
+    (`__cause__`) of the UserError that the compile or the call raises. That error
     names the node. Raises UserError for an operator without a name.
     """
     if not callable(compute):
@@ -388,15 +390,15 @@ def register_operator(
 
 
 def unregister_operator(domain: str, name: str) -> None:
-    """Takes an operator out of the registry; modules that are loaded keep it.
-    Raises UserError when there is none."""
+    """Removes an operator from the registry. Loaded modules keep it. Raises
+    UserError if there is none."""
     check(library().knapper_unregister_operator(domain.encode(), name.encode()))
 
 
 def load_operators(path: str | os.PathLike[str]) -> None:
-    """Loads a shared object, whose function `knapper_operators` registers its
-    operators; it stays for as long as the process runs. Raises UserError for a
-    file that is none."""
+    """Loads a shared object until the process ends. Its function
+    `knapper_operators` registers its operators. Raises UserError for a file that
+    is no such object."""
     check(library().knapper_load_operators(encode_path(path)))
 
 

@@ -34,13 +34,15 @@ Feed = Any  # a mapping of names to arrays, or a sequence of arrays
 
 @dataclasses.dataclass(frozen=True)
 class Quantized:
-    """What `knapper.quantize` made.
+    """The result of `knapper.quantize`.
 
-    module: the quantised model, loaded; None where an .onnx file was written.
-    report: `outputs` and `layers` with their distance from float32 (root mean
-        square of the error over that of the values, `relative_rms`; of layers
-        when one is quantised, `alone`, and when all are, `together`), and the
-        matmuls that stay float with the reason, `kept`.
+    module: the quantised model, loaded; None if an .onnx file was written.
+    report: a mapping.
+        `outputs`: each output's distance from float32. `relative_rms` is the root
+            mean square of the error divided by that of the values.
+        `layers`: the same for each layer, if it is the only quantised one
+            (`alone`) and if all are (`together`).
+        `kept`: the matmuls that stay float, each with the reason.
     """
 
     module: Module | None
@@ -71,20 +73,21 @@ def quantize(
     output: a file to write: an artefact (.knap), or a model with QuantizeLinear
         and DequantizeLinear (.onnx).
     calibration: inputs of runs, each a mapping of names to arrays or a sequence
-        in the order of the signature. Static int8 needs them for the ranges of
-        activations; with weights_only the accuracy is measured on them.
-    range: which numbers of an activation its bytes stand for: all ("minmax"), all
-        but a few ("percentile", of 100 numbers `percentile` stay), or what makes
+        in the order of the signature. Static int8 takes the ranges of activations
+        from them. With weights_only the accuracy is measured on them.
+    range: the range of an activation that the integers cover: all numbers
+        ("minmax"), `percentile` percent of them ("percentile"), or the range of
         the least square error ("error").
     activations: "u8", or "i8" around 0.
-    keep: nodes, or their results, that stay float.
+    keep: names of nodes, or of their results, that stay float.
     weights_only: "int8" or "int4": activations stay float32. `group` rows of a
-        column share a scale and, asymmetric, a zero point.
-    threads: of the module; progress, cancel, target, options: as for
-        `knapper.compile`. A file that was complete before the end stays.
+        column have one scale and, if asymmetric, one zero point.
+    threads: worker threads of the module. progress, cancel, target, options: as
+        for `knapper.compile`. If the call ends early, a file that was complete
+        before stays.
 
     Raises UserError for data that the model does not take or that is not finite,
-    and as `knapper.compile` does.
+    and what `knapper.compile` raises.
     """
     lib = library.library()
     log.follow()

@@ -1,4 +1,4 @@
-"""What a call gives: outputs, or a run that is not finished."""
+"""Results of calls: outputs, or a run that has not ended."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from knapper.tensor import Tensor
 
 
 class Handle:
-    """A library object, released when the last that uses it is gone."""
+    """A library object. It is released when its last user is gone."""
 
     __slots__ = ("value", "_release", "_keep")
 
@@ -43,10 +43,10 @@ class Result(Sequence[np.ndarray]):
     """The outputs of a run, by position and by name.
 
     `result[0]` and `result["logits"]` are NumPy arrays over the library's
-    memory, without a copy; the memory is given back when the result and all
-    arrays of it are gone. A bf16 output is an array when ml_dtypes is installed
-    and a `Tensor` otherwise. `tensor(key)` is always a `Tensor`, for DLPack.
-    `"logits" in result` asks for a name. Pickling copies the arrays.
+    memory, without a copy. The memory is freed when the result and all its arrays
+    are gone. A bf16 output is an array if ml_dtypes is installed, else a `Tensor`.
+    `tensor(key)` is always a `Tensor`, for DLPack. `"logits" in result` tells
+    whether there is an output of that name. Pickling copies the arrays.
     """
 
     __slots__ = ("_handle", "_names", "_arrays", "_given")
@@ -150,7 +150,7 @@ class Result(Sequence[np.ndarray]):
         return [self[i] for i in self._names.values()]
 
     def get(self, name: str, default: Any = None) -> Any:
-        """The output of this name, or `default` where there is none."""
+        """The output of this name, or `default` if there is none."""
         return self[name] if name in self else default
 
     def _tensors(self) -> list[tuple[str, Tensor]]:
@@ -178,8 +178,8 @@ def _of_arrays(names: dict[str, int], arrays: list[Any]) -> Result:
 
 
 class Pending:
-    """A run that has been started. Holds its inputs until it is waited for, by
-    `wait()` or, in a coroutine, by `await`; once."""
+    """A run that has been started. It keeps its inputs until its result is taken,
+    once, by `wait()` or, in a coroutine, by `await`."""
 
     __slots__ = ("_event", "_names", "_count", "_keep", "_waiting", "_taking")
 
@@ -200,8 +200,8 @@ class Pending:
             return value is None or bool(library().knapper_event_done(value))
 
     def cancel(self) -> None:
-        """Asks the run to end before its next kernel; `wait` then raises a
-        UserError, unless the run has ended before."""
+        """Asks the run to end before its next kernel. `wait` then raises a
+        UserError, unless the run had ended already."""
         with self._taking:
             value = self._event.value
             if value is not None:
@@ -210,8 +210,8 @@ class Pending:
     def wait(self, timeout: float | None = None) -> Result:
         """The result, or the error of the run. Once only.
 
-        timeout: seconds; a run that takes longer goes on, and raises TimeoutError
-            here: wait again, or `cancel`.
+        timeout: seconds. If the run takes longer, this raises TimeoutError and the
+            run goes on: wait again, or `cancel`.
         """
         lib = library()
         seconds = _seconds(timeout)

@@ -17,7 +17,7 @@ namespace knapper::testing {
 namespace {
 
 /// The device's buffers by address.
-struct Memory {
+struct RemoteMemory {
   std::mutex mutex;
   std::map<uintptr_t, uint64_t> buffers, shared; // shared: with the host
   /// Bytes from `address` to the end of its buffer; -1 outside all.
@@ -49,7 +49,7 @@ private:
 
 class RemoteBuffer : public DeviceBuffer {
 public:
-  RemoteBuffer(Block block, std::shared_ptr<Memory> memory, bool onDevice)
+  RemoteBuffer(Block block, std::shared_ptr<RemoteMemory> memory, bool onDevice)
       : block(std::move(block)), memory(std::move(memory)), onDevice(onDevice) {
     std::lock_guard lock(this->memory->mutex);
     if (this->block.bytes() > 0)
@@ -68,7 +68,7 @@ private:
     return onDevice ? memory->buffers : memory->shared;
   }
   Block block;
-  std::shared_ptr<Memory> memory;
+  std::shared_ptr<RemoteMemory> memory;
   bool onDevice;
 };
 
@@ -90,7 +90,7 @@ private:
 
 class RemoteQueue : public DeviceQueue {
 public:
-  explicit RemoteQueue(std::shared_ptr<Memory> memory)
+  explicit RemoteQueue(std::shared_ptr<RemoteMemory> memory)
       : memory(std::move(memory)) {}
 
   Status reserve(const QueueNeeds &needs) override {
@@ -221,7 +221,7 @@ private:
                     commands.begin() + static_cast<std::ptrdiff_t>(done),
                     commands.end());
   }
-  std::shared_ptr<Memory> memory;
+  std::shared_ptr<RemoteMemory> memory;
   mutable RemoteStream own; // others lead it
   bool captured = false;    // the stream that the run is in
   RemoteStream *followed = nullptr;
@@ -271,7 +271,7 @@ public:
   }
 
 private:
-  std::shared_ptr<Memory> memory = std::make_shared<Memory>();
+  std::shared_ptr<RemoteMemory> memory = std::make_shared<RemoteMemory>();
 };
 
 } // namespace

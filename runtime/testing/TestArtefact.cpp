@@ -398,6 +398,28 @@ TestArtefact rowProgram(TestArtefact a) {
   return a;
 }
 
+std::vector<float> rowResult(const std::vector<float> &x, int64_t rows,
+                             int64_t cols) {
+  std::vector<float> y;
+  for (int64_t r = 0; r < rows; ++r) {
+    float sum = 0;
+    for (int64_t i = 0; i < cols; ++i)
+      sum += x[r * cols + i] * 2 + 1;
+    y.push_back(sum + 0.5f);
+  }
+  return y;
+}
+
+Status runRows(Module &m, int64_t rows, int64_t cols, RunResult &result,
+               std::vector<float> &x) {
+  x.resize(rows * cols);
+  for (size_t i = 0; i < x.size(); ++i)
+    x[i] = float(i % 7) - 3;
+  std::vector<int64_t> shape = {rows, cols};
+  knapper_tensor input = tensor(x, shape);
+  return m.run({&input, 1}, {}, result);
+}
+
 TestArtefact gatherProgram() {
   TestArtefact a;
   uint32_t n = a.symbol("n");

@@ -95,6 +95,27 @@ private:
 /// y[rows] f32 = sum over columns of (x * 2 + 1) + 0.5, x [rows, cols] f32;
 /// three launches, two temps. `a`: what is in the file already.
 TestArtefact rowProgram(TestArtefact a = TestArtefact());
+/// What rowProgram computes.
+std::vector<float> rowResult(const std::vector<float> &x, int64_t rows,
+                             int64_t cols);
+/// Runs a module of rowProgram on numbers that it leaves in `x`.
+Status runRows(Module &m, int64_t rows, int64_t cols, RunResult &result,
+               std::vector<float> &x);
+
+/// A program of one input x [n] f32 and one output y [n] f32, whose
+/// instructions the test appends to `main`.
+struct VectorProgram {
+  TestArtefact artefact;
+  uint32_t n = artefact.symbol("n");
+  uint32_t x = artefact.input("x", DType::f32, {n});
+  uint32_t y = artefact.output("y", DType::f32, {n});
+  uint32_t main = artefact.region();
+
+  /// Appends a launch over n elements: y = x * 2 + 1, or y = x + x.
+  fb::LaunchT &scale() { return artefact.launch(main, "scale", {x, y}, n); }
+  fb::LaunchT &addTwice() { return artefact.launch(main, "add", {x, x, y}, n); }
+};
+
 /// y[n] f32 = {1, 2, 3}[index], index [n] i64; one launch of the kernel gather.
 TestArtefact gatherProgram();
 
@@ -119,6 +140,15 @@ knapper_tensor tensor(std::vector<T> &data, const std::vector<int64_t> &shape,
 inline knapper_tensor tensor(std::vector<float> &data,
                              const std::vector<int64_t> &shape) {
   return tensor(data, shape, DType::f32);
+}
+
+/// Runs a module of one input, which is a vector.
+template <typename T>
+Status runVector(Module &m, std::vector<T> &data, RunResult &result,
+                 DType type = DType::f32) {
+  std::vector<int64_t> shape = {int64_t(data.size())};
+  knapper_tensor input = tensor(data, shape, type);
+  return m.run({&input, 1}, {}, result);
 }
 
 } // namespace knapper::testing

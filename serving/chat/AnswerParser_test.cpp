@@ -49,10 +49,10 @@ std::string parse(std::string_view format, const std::string &text, size_t step,
   return made;
 }
 
-struct Case {
+struct AnswerCase {
   const char *format, *text, *pieces;
 };
-const Case cases[] = {
+const AnswerCase cases[] = {
     {"hermes",
      "Hi <tool_call>{\"name\": \"now\", \"arguments\": {\"a\": "
      "[\"}\"]}}</tool_call>\n",
@@ -96,7 +96,7 @@ const Case cases[] = {
 };
 
 TEST(AnswerParser, GivesTheSameForEveryWayToCutATextUp) {
-  for (const Case &one : cases)
+  for (const AnswerCase &one : cases)
     for (size_t step = 1; step <= std::string_view(one.text).size(); ++step)
       EXPECT_EQ(parse(one.format, one.text, step), one.pieces)
           << one.text << " by " << step;
@@ -131,7 +131,7 @@ TEST(AnswerParser, AValueThatIsNestedDeeplyStaysText) {
 TEST(AnswerParser, KeepsWhatItGetsOfDamagedTexts) {
   std::mt19937 draw(7);
   for (int i = 0; i < 20000; ++i) {
-    const Case &one = cases[draw() % std::size(cases)];
+    const AnswerCase &one = cases[draw() % std::size(cases)];
     std::string text = one.text;
     for (unsigned n = draw() % 4; n > 0; --n) {
       size_t at = draw() % text.size();

@@ -260,13 +260,29 @@ std::vector<pid_t> childrenOf(pid_t process) {
   return childrenOf(std::to_string(process));
 }
 
+/// A compiler that has compiled one grammar, its helper process and the
+/// helper's copies.
+struct Helped {
+  std::unique_ptr<GrammarCompiler> compiler = started(bytesAnd({}));
+  pid_t helper = 0;
+  std::vector<pid_t> copies;
+
+  void start() {
+    ASSERT_TRUE(compiler);
+    ASSERT_TRUE(compile(*compiler, {GrammarKind::regex, "a"}));
+    std::vector<pid_t> helpers = children();
+    ASSERT_EQ(helpers.size(), 1u);
+    helper = helpers[0];
+    copies = childrenOf(helper);
+    ASSERT_EQ(copies.size(), 1u);
+  }
+};
+
 TEST(GrammarCompiler, OutlivesItsHelper) {
-  auto compiler = started(bytesAnd({}));
-  ASSERT_TRUE(compiler);
-  ASSERT_TRUE(compile(*compiler, {GrammarKind::regex, "a"}));
-  std::vector<pid_t> helpers = children();
-  ASSERT_EQ(helpers.size(), 1u);
-  kill(helpers[0], SIGKILL);
+  Helped helped;
+  ASSERT_NO_FATAL_FAILURE(helped.start());
+  auto &compiler = helped.compiler;
+  kill(helped.helper, SIGKILL);
   usleep(50000);
   EXPECT_TRUE(compile(*compiler, {GrammarKind::regex, "b"}));
   compiler.reset();
@@ -274,24 +290,20 @@ TEST(GrammarCompiler, OutlivesItsHelper) {
 }
 
 TEST(GrammarCompiler, ACopyCompilesUntilOneIsRefused) {
-  auto compiler = started(bytesAnd({}));
-  ASSERT_TRUE(compiler);
-  ASSERT_TRUE(compile(*compiler, {GrammarKind::regex, "a"}));
-  std::vector<pid_t> helpers = children();
-  ASSERT_EQ(helpers.size(), 1u);
-  std::vector<pid_t> copies = childrenOf(helpers[0]);
-  ASSERT_EQ(copies.size(), 1u);
+  Helped helped;
+  ASSERT_NO_FATAL_FAILURE(helped.start());
+  auto &[compiler, helper, copies] = helped;
   constexpr int last = 19;
   EXPECT_GE(getpriority(PRIO_PROCESS, static_cast<id_t>(copies[0])),
             std::min(getpriority(PRIO_PROCESS, 0) + 1, last));
   for (const char *text : {"b", "c", "d"})
     ASSERT_TRUE(compile(*compiler, {GrammarKind::regex, text}));
-  EXPECT_EQ(childrenOf(helpers[0]), copies);
+  EXPECT_EQ(childrenOf(helper), copies);
   ASSERT_FALSE(compile(*compiler, {GrammarKind::regex, "(a"}));
   ASSERT_TRUE(compile(*compiler, {GrammarKind::regex, "e"}));
-  EXPECT_NE(childrenOf(helpers[0]), copies);
+  EXPECT_NE(childrenOf(helper), copies);
   // One that is ended while it waits costs no request.
-  for (pid_t copy : childrenOf(helpers[0]))
+  for (pid_t copy : childrenOf(helper))
     kill(copy, SIGKILL);
   usleep(50000);
   EXPECT_TRUE(compile(*compiler, {GrammarKind::regex, "f"}));
@@ -313,13 +325,9 @@ bool comesTo(pid_t process, char state) {
 }
 
 TEST(GrammarCompiler, ACopyThatIsEndedInACompileCostsNoRequest) {
-  auto compiler = started(bytesAnd({}));
-  ASSERT_TRUE(compiler);
-  ASSERT_TRUE(compile(*compiler, {GrammarKind::regex, "a"}));
-  std::vector<pid_t> helpers = children();
-  ASSERT_EQ(helpers.size(), 1u);
-  std::vector<pid_t> copies = childrenOf(helpers[0]);
-  ASSERT_EQ(copies.size(), 1u);
+  Helped helped;
+  ASSERT_NO_FATAL_FAILURE(helped.start());
+  auto &[compiler, helper, copies] = helped;
   ASSERT_TRUE(comesTo(copies[0], 'S')); // it waits for the next grammar
   kill(copies[0], SIGSTOP);
   ASSERT_TRUE(comesTo(copies[0], 'T'));

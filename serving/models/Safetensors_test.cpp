@@ -70,7 +70,7 @@ TEST(Safetensors, RefusesWhatDoesNotFit) {
   refused("no dtype", "{\"a\":{\"shape\":[1]}}", 4);
 }
 
-class Folder : public testing::Test {
+class SafetensorsFolder : public testing::Test {
 protected:
   void SetUp() override {
     folder = testing::TempDir() + "knapper_safetensors";
@@ -101,7 +101,7 @@ protected:
   std::string folder;
 };
 
-TEST_F(Folder, TruncatedFilesAreRefused) {
+TEST_F(SafetensorsFolder, TruncatedFilesAreRefused) {
   write("model.safetensors", "short");
   EXPECT_NE(refusal().find("too short"), std::string::npos);
   write("model.safetensors", std::string("\xff\0\0\0\0\0\0\0{}", 10));
@@ -110,7 +110,7 @@ TEST_F(Folder, TruncatedFilesAreRefused) {
   EXPECT_NE(refusal().find("a header of"), std::string::npos);
 }
 
-TEST_F(Folder, ShardsAndTheirIndex) {
+TEST_F(SafetensorsFolder, ShardsAndTheirIndex) {
   writeTensors("one.safetensors", "a");
   write("model.safetensors.index.json",
         R"({"weight_map": {"a": "one.safetensors", "b": "two.safetensors"}})");
@@ -126,13 +126,13 @@ TEST_F(Folder, ShardsAndTheirIndex) {
   EXPECT_NE(refusal().find("no file of the folder"), std::string::npos);
 }
 
-TEST_F(Folder, OtherFormatsAreRefusedByName) {
+TEST_F(SafetensorsFolder, OtherFormatsAreRefusedByName) {
   EXPECT_NE(refusal().find("no model.safetensors"), std::string::npos);
   write("pytorch_model.bin", "");
   EXPECT_NE(refusal().find("pickle"), std::string::npos);
 }
 
-TEST_F(Folder, ConfigFieldsThatMayChangeResults) {
+TEST_F(SafetensorsFolder, ConfigFieldsThatMayChangeResults) {
   const std::string sizes =
       R"("num_hidden_layers": 1, "hidden_size": 8, "num_attention_heads": 2,
          "vocab_size": 5, "intermediate_size": 8, "rms_norm_eps": 1e-5,
@@ -160,7 +160,7 @@ TEST_F(Folder, ConfigFieldsThatMayChangeResults) {
             std::string::npos);
 }
 
-TEST_F(Folder, OldAndNewRopeFieldsAreOne) {
+TEST_F(SafetensorsFolder, OldAndNewRopeFieldsAreOne) {
   const std::string begin =
       R"({"architectures": ["LlamaForCausalLM"], "num_hidden_layers": 1,
           "hidden_size": 8, "num_attention_heads": 2, "vocab_size": 5,

@@ -7,7 +7,7 @@ using namespace knapper;
 
 namespace {
 
-class Kernels : public testing::TestWithParam<std::string_view> {
+class CompileKernels : public testing::TestWithParam<std::string_view> {
 protected:
   void compile(const std::string &text, const std::string &first) {
     if (!runsHere(GetParam()))
@@ -19,7 +19,7 @@ protected:
   std::unique_ptr<TestKernels> kernels;
 };
 
-TEST_P(Kernels, PointwiseWithRaggedEdge) {
+TEST_P(CompileKernels, PointwiseWithRaggedEdge) {
   compile(R"(
     tile.func @relu(%x: !tile.buffer<f32>, %y: !tile.buffer<f32>, %n: index) {
       %p = tile.program_id
@@ -50,7 +50,7 @@ TEST_P(Kernels, PointwiseWithRaggedEdge) {
 }
 
 // Every elementary function, scalar and in vectors: no call may be left.
-TEST_P(Kernels, Mathematics) {
+TEST_P(CompileKernels, Mathematics) {
   const std::pair<const char *, double (*)(double)> functions[] = {
       {"exp", std::exp},     {"exp2", std::exp2},   {"expm1", std::expm1},
       {"log", std::log},     {"log2", std::log2},   {"log10", std::log10},
@@ -87,7 +87,7 @@ TEST_P(Kernels, Mathematics) {
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(Isa, Kernels, testing::ValuesIn(cpuIsas()),
+INSTANTIATE_TEST_SUITE_P(Isa, CompileKernels, testing::ValuesIn(cpuIsas()),
                          isaTestName);
 
 } // namespace

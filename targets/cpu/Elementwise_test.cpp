@@ -27,7 +27,7 @@ uint16_t toBf16(float x) {
 }
 
 /// One operation on lists of operands, all elements of one type.
-struct Case {
+struct ElementwiseCase {
   std::string name, op; // op with %a %b %c and TYPE / TO for vector types
   std::string from, to; // element types
   std::vector<Bytes> operands;
@@ -36,9 +36,10 @@ struct Case {
 };
 
 template <typename To, typename From, typename F>
-Case make(std::string name, std::string op, std::string from, std::string to,
-          std::vector<std::vector<From>> operands, F f) {
-  Case c{name, op, from, to, {}, {}, operands[0].size()};
+ElementwiseCase make(std::string name, std::string op, std::string from,
+                     std::string to, std::vector<std::vector<From>> operands,
+                     F f) {
+  ElementwiseCase c{name, op, from, to, {}, {}, operands[0].size()};
   std::vector<To> expected;
   for (size_t i = 0; i < c.count; ++i) {
     if constexpr (std::is_invocable_v<F, From, From, From>)
@@ -62,7 +63,7 @@ std::string replaced(std::string text, const std::string &what,
   return text;
 }
 
-std::string source(const Case &c, int lanes) {
+std::string source(const ElementwiseCase &c, int lanes) {
   std::string n = std::to_string(lanes);
   auto type = [&](const std::string &element) {
     return lanes ? "vector<" + n + "x" + element + ">" : element;
@@ -95,17 +96,17 @@ size_t bytesOf(const std::string &element) {
 
 class Elementwise : public testing::TestWithParam<std::string_view> {
 protected:
-  void run(std::vector<Case> cases) {
+  void run(std::vector<ElementwiseCase> cases) {
     if (!runsHere(GetParam()))
       GTEST_SKIP() << "this machine does not run " << GetParam();
     const int widths[] = {0, 16, 48, 7};
     std::string text;
-    for (const Case &c : cases)
+    for (const ElementwiseCase &c : cases)
       for (int lanes : widths)
         text += source(c, lanes);
     auto kernels = compileText(text, cases[0].name + "_16", GetParam());
     ASSERT_TRUE(kernels) << kernels.error().message();
-    for (Case &c : cases)
+    for (ElementwiseCase &c : cases)
       for (int lanes : widths) {
         size_t width = std::max(lanes, 1), size = bytesOf(c.to);
         // Whole tiles only: the operands are repeated to fill the last one.
@@ -311,7 +312,7 @@ template <typename T> T remaindered(T a, T b) {
 }
 
 template <typename T>
-void addDivisions(std::vector<Case> &cases, std::string type) {
+void addDivisions(std::vector<ElementwiseCase> &cases, std::string type) {
   std::vector<T> a, b;
   T low = std::numeric_limits<T>::min(), high = std::numeric_limits<T>::max();
   for (T x : {T(0), T(1), T(-1), T(7), T(-7), T(100), low, high, T(high - 1)})
@@ -338,7 +339,7 @@ void addDivisions(std::vector<Case> &cases, std::string type) {
 }
 
 TEST_P(Elementwise, IntegerDivisionNeverTraps) {
-  std::vector<Case> cases;
+  std::vector<ElementwiseCase> cases;
   addDivisions<int8_t>(cases, "i8");
   addDivisions<int32_t>(cases, "i32");
   addDivisions<int64_t>(cases, "i64");

@@ -28,7 +28,7 @@ private:
   char *base;
 };
 
-class Memory : public testing::TestWithParam<std::string_view> {
+class TileMemory : public testing::TestWithParam<std::string_view> {
 protected:
   bool compile(const std::string &text, const std::string &name) {
     if (!runsHere(GetParam()))
@@ -82,7 +82,7 @@ std::string raggedSource(const std::string &element, const std::string &pad,
          "\ntile.return\n}\n";
 }
 
-TEST_P(Memory, RaggedEdgesTouchNothingOutside) {
+TEST_P(TileMemory, RaggedEdgesTouchNothingOutside) {
   std::string text;
   for (int lanes : {16, 48, 5}) {
     text += raggedSource("f32", "7.0 : f32", lanes);
@@ -103,7 +103,7 @@ TEST_P(Memory, RaggedEdgesTouchNothingOutside) {
   }
 }
 
-TEST_P(Memory, TruthIsAnyNonzeroByteAndStoredAsOne) {
+TEST_P(TileMemory, TruthIsAnyNonzeroByteAndStoredAsOne) {
   if (!compile(R"(
     tile.func @not(%x: !tile.buffer<i1>, %y: !tile.buffer<i1>) {
       %c0 = arith.constant 0 : index
@@ -176,7 +176,7 @@ std::string gatherSource(const std::string &t) {
          "\ntile.return\n}\n";
 }
 
-TEST_P(Memory, GatherAndScatterSkipLanes) {
+TEST_P(TileMemory, GatherAndScatterSkipLanes) {
   if (!compile(gatherSource("f32") + gatherSource("i8") + gatherSource("i64"),
                "gather_f32"))
     GTEST_SKIP() << "this machine does not run " << GetParam();
@@ -198,7 +198,7 @@ void oneNarrowed(TestKernels &kernels, const std::string &name) {
     EXPECT_EQ(y[i], T(7)) << name << " " << i;
 }
 
-TEST_P(Memory, OneLaneOfANarrowingStore) {
+TEST_P(TileMemory, OneLaneOfANarrowingStore) {
   auto source = [](const std::string &wide, const std::string &narrow,
                    const std::string &op) {
     std::string from = "vector<16x" + wide + ">",
@@ -224,7 +224,7 @@ TEST_P(Memory, OneLaneOfANarrowingStore) {
   oneNarrowed<float, uint16_t>(*kernels, "narrow_bf16");
 }
 
-TEST_P(Memory, ScratchStatusPrefetchAndNontemporal) {
+TEST_P(TileMemory, ScratchStatusPrefetchAndNontemporal) {
   if (!compile(R"(
     tile.func @f(%x: !tile.buffer<f32>, %y: !tile.buffer<f32>, %n: index) {
       %c0 = arith.constant 0 : index
@@ -258,7 +258,7 @@ TEST_P(Memory, ScratchStatusPrefetchAndNontemporal) {
 }
 
 // Stores to an output declared to be an input's memory are seen by later loads.
-TEST_P(Memory, DeclaredAliasIsHonoured) {
+TEST_P(TileMemory, DeclaredAliasIsHonoured) {
   if (!compile(R"(
     tile.func @f(%x: !tile.buffer<f32>, %z: !tile.buffer<f32>, %y: !tile.buffer<f32> {tile.may_alias = 0 : i64}) {
       %c0 = arith.constant 0 : index
@@ -279,7 +279,7 @@ TEST_P(Memory, DeclaredAliasIsHonoured) {
   EXPECT_EQ(x, 5);
 }
 
-INSTANTIATE_TEST_SUITE_P(Isa, Memory, testing::ValuesIn(cpuIsas()),
+INSTANTIATE_TEST_SUITE_P(Isa, TileMemory, testing::ValuesIn(cpuIsas()),
                          isaTestName);
 
 } // namespace

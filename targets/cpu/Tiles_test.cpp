@@ -11,12 +11,12 @@ namespace {
 
 constexpr std::string_view kIsa = "x86-64-v4-amx";
 
-struct Case {
+struct TileCase {
   int rows, columns, k;
   bool bytes, known; // K as a constant of the code
 };
 
-std::string text(const Case &c, const std::string &name) {
+std::string text(const TileCase &c, const std::string &name) {
   auto n = [](int64_t x) { return std::to_string(x); };
   std::string in = c.bytes ? "!tile.buffer<i8>" : "!tile.buffer<bf16>";
   std::string out = c.bytes ? "!tile.buffer<i32>" : "!tile.buffer<f32>";
@@ -36,7 +36,7 @@ std::string text(const Case &c, const std::string &name) {
 TEST(Tiles, BlocksMatchThreeLoops) {
   if (!runsHere(kIsa))
     GTEST_SKIP() << "this machine does not run code around tiles (AVX-512)";
-  std::vector<Case> cases;
+  std::vector<TileCase> cases;
   for (bool bytes : {false, true})
     for (bool known : {false, true})
       for (auto [rows, columns] :
@@ -51,7 +51,7 @@ TEST(Tiles, BlocksMatchThreeLoops) {
   std::mt19937 random(11);
   for (size_t i = 0; i < cases.size(); ++i)
     for (int valid : {1, 7, 15, 16}) {
-      const Case &c = cases[i];
+      const TileCase &c = cases[i];
       if (c.rows == 32 && valid != 16)
         continue;
       int rows = c.rows == 32 ? 32 : valid, group = c.bytes ? 4 : 2;

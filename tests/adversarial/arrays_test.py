@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import faulthandler
 import os
-import threading
 
 import numpy as np
 import pytest
@@ -104,7 +103,7 @@ def test_memory_that_is_shared(module):
     np.testing.assert_allclose(beside, X * W + W, rtol=1e-5)
 
 
-def test_two_threads(module):
+def test_two_threads(module, at_once):
     wrong = []
 
     def work(seed):
@@ -116,11 +115,7 @@ def test_two_threads(module):
             except Exception as error:
                 wrong.append(error)
 
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(work, range(2))
     assert not wrong
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import ctypes
 import random
-import threading
 
 import numpy as np
 import pytest
@@ -235,7 +234,7 @@ def test_a_callback_compiles_registers_and_unregisters():
     np.testing.assert_array_equal(m(X)[0], X + 1)
 
 
-def test_callbacks_of_many_threads_that_raise_by_turns():
+def test_callbacks_of_many_threads_that_raise_by_turns(at_once):
     def compute(x):
         if x[0] > -2:  # after Neg
             raise KeyError(float(x[0]))
@@ -254,11 +253,7 @@ def test_callbacks_of_many_threads_that_raise_by_turns():
             if not good:
                 wrong.append((i, j))
 
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(work, range(4))
     assert not wrong
 
 

@@ -169,7 +169,7 @@ def test_progress_that_raises_ends_the_compile(phase, raised):
                         progress=lambda name, *_: cancel.cancel() if name == phase else None)  # fmt: skip
 
 
-def test_many_modules_in_many_threads(tmp_path):
+def test_many_modules_in_many_threads(tmp_path, at_once):
     """Compiled, saved, loaded, run and let go at once; two write one file."""
     wrong = []
 
@@ -187,11 +187,7 @@ def test_many_modules_in_many_threads(tmp_path):
         except Exception as error:
             wrong.append(error)
 
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(work, range(8))
     assert not wrong
 
 

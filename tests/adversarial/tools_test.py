@@ -6,7 +6,6 @@ import gc
 import json
 import subprocess
 import sys
-import threading
 
 import numpy as np
 import onnx
@@ -279,7 +278,7 @@ def test_bound_calls_outlive_what_made_them():
     np.testing.assert_array_equal(bound()[0], np.full((3, 4), -2))
 
 
-def test_bound_calls_in_many_threads(module):
+def test_bound_calls_in_many_threads(module, at_once):
     wrong = []
 
     def work(seed):
@@ -290,9 +289,5 @@ def test_bound_calls_in_many_threads(module):
             if not np.array_equal(bound()[0], x + np.float32([1, 2, 3, 4])):
                 wrong.append((seed, turn))
 
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(work, range(4))
     assert not wrong

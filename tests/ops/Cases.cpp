@@ -92,7 +92,7 @@ double smallestDenormal(DType dtype) {
   }
 }
 
-struct Generator {
+struct ValueGenerator {
   std::mt19937_64 random;
   DType dtype;
 
@@ -188,7 +188,7 @@ makeInputs(const OpCase &opCase, func::FuncOp function, const Sizes &sizes) {
       return shape.takeError();
     DType dtype = *ts::dtypeOf(cast<RankedTensorType>(type).getElementType());
     StringRef kind = opCase.inputs[i];
-    Generator generator{
+    ValueGenerator generator{
         std::mt19937_64(nameHash(opCase.name + sizesText(sizes)) + i), dtype};
     int64_t count = *ts::elementCountOf(*shape);
     auto unknown = [&] {

@@ -23,6 +23,7 @@ import reduction_cases  # noqa: F401
 import shared_column_cases  # noqa: F401
 import block_column_cases  # noqa: F401
 import matmul_cases  # noqa: F401
+import conv_cases  # noqa: F401
 import composite_cases  # noqa: F401
 import widened_attention_cases  # noqa: F401
 import head_width_cases  # noqa: F401

@@ -22,7 +22,7 @@ namespace {
 
 /// The command line. Linking resets LLVM's registered options, so that these
 /// are read by hand.
-struct Arguments {
+struct RunnerArguments {
   std::string list, filter, dump, isa, results, write;
   std::vector<std::string> types;
   std::optional<std::pair<unsigned, unsigned>> sample; // seed, how many
@@ -46,8 +46,8 @@ constexpr const char *usage =
     "  --part I --parts N   every Nth case, from the Ith\n"
     "  --emulate-tiles      in software where the processor has none\n";
 
-std::optional<Arguments> parse(int argc, char **argv) {
-  Arguments arguments;
+std::optional<RunnerArguments> parse(int argc, char **argv) {
+  RunnerArguments arguments;
   for (int i = 1; i < argc; ++i) {
     StringRef argument = argv[i];
     if (argument == "--speed") {
@@ -102,7 +102,7 @@ std::optional<Arguments> parse(int argc, char **argv) {
 
 /// Whether a case is drawn: by its name, so that a change of the list moves no
 /// other.
-bool isDrawn(const Arguments &arguments, StringRef name, size_t all) {
+bool isDrawn(const RunnerArguments &arguments, StringRef name, size_t all) {
   if (!arguments.sample)
     return true;
   auto [seed, count] = *arguments.sample;
@@ -112,7 +112,7 @@ bool isDrawn(const Arguments &arguments, StringRef name, size_t all) {
 
 /// Whether one of the element types stands in the case's program, or none was
 /// asked for. Types stand alone there, or behind the x of a shape.
-bool hasType(const Arguments &arguments, StringRef program) {
+bool hasType(const RunnerArguments &arguments, StringRef program) {
   auto standsAlone = [&](StringRef type) {
     for (size_t at = program.find(type); at != StringRef::npos;
          at = program.find(type, at + 1)) {
@@ -185,7 +185,7 @@ std::vector<std::string> opsWithoutCase(MLIRContext &context,
 } // namespace
 
 int main(int argc, char **argv) {
-  std::optional<Arguments> arguments = parse(argc, argv);
+  std::optional<RunnerArguments> arguments = parse(argc, argv);
   if (!arguments) {
     llvm::errs() << usage;
     return 2;

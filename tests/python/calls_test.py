@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import threading
 import weakref
 
 import numpy as np
@@ -210,7 +209,7 @@ def test_wrong_inputs(affine, call, message):
         call(affine)
 
 
-def test_many_threads(affine):
+def test_many_threads(affine, at_once):
     wrong = []
 
     def work(seed):
@@ -221,11 +220,7 @@ def test_many_threads(affine):
             if not np.allclose(affine(x)["y"], x * 2 + 1):
                 wrong.append((seed, batch))
 
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(work, range(8))
     assert not wrong
 
 

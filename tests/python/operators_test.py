@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import threading
 import weakref
 
 import numpy as np
@@ -342,7 +341,7 @@ def test_the_compile_cache_keeps_no_model_with_registered_operators(tmp_path):
         assert knapper.compile(single(), **options)(X)[0].shape == (2, width)
 
 
-def test_from_many_threads():
+def test_from_many_threads(at_once):
     register(lambda x: x * 2, 0)
     m = knapper.compile(single())
     wrong = []
@@ -353,11 +352,7 @@ def test_from_many_threads():
             if not np.array_equal(m(x)[0], 2 * x):
                 wrong.append(i)
 
-    threads = [threading.Thread(target=run, args=(i,)) for i in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(run, range(4))
     assert not wrong
 
 

@@ -149,7 +149,7 @@ def test_run_async():
     agree(script)
 
 
-def test_one_session_in_many_threads():
+def test_one_session_in_many_threads(at_once):
     made = session(knapper.ort)
     options = knapper.ort.RunOptions()
     wrong = []
@@ -161,11 +161,7 @@ def test_one_session_in_many_threads():
             if not np.array_equal(y, 2 * x + 1):
                 wrong.append(seed)
 
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(work, range(6))
     assert not wrong
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import small_models
-from engine_test import cache, drawn_prompt, models  # noqa: F401
+from engine_models import drawn_prompt
 
 pytest.importorskip("torch")
 
@@ -31,7 +31,7 @@ CASES += [(name, dtype) for name in ("llama", "gemma2") for dtype in ("bf16", "i
 
 
 @pytest.mark.parametrize("name, dtype", CASES)
-def test_bits_are_the_same(models, requests, name, dtype):  # noqa: F811
+def test_bits_are_the_same(models, requests, name, dtype):
     model = models(name)
     more = dict(dtype=dtype, queue_limit=200)
     alone = [bits(group[0]) for group in model.run([[request] for request in requests], prefix_cache=False, **more)["groups"]]
@@ -50,7 +50,7 @@ def test_bits_are_the_same(models, requests, name, dtype):  # noqa: F811
             assert bits(hits[-1 - i]) == alone[i], (options, i, "hit")
 
 
-def test_a_difference_would_be_seen(models, requests):  # noqa: F811
+def test_a_difference_would_be_seen(models, requests):
     """Another prompt's bits are others."""
     model = models("llama")
     one = dict(requests[0], prompt=requests[0]["prompt"] + [3])

@@ -12,6 +12,29 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def cache(tmp_path_factory):
+    """The folder of the compiler's cache."""
+    folder = tmp_path_factory.mktemp("cache")
+    folder.chmod(0o700)
+    return str(folder)
+
+
+@pytest.fixture(scope="session")
+def models(tmp_path_factory, cache):
+    """`models("llama")`: the small model of that name, made once."""
+    from engine_models import Model  # needs torch
+
+    made = {}
+
+    def get(name):
+        if name not in made:
+            made[name] = Model(name, tmp_path_factory.mktemp("model"), cache)
+        return made[name]
+
+    return get
+
+
+@pytest.fixture(scope="session")
 def server(folder):
     made = Server(folder)
     yield made

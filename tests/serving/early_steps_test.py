@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import small_models
-from engine_test import Model, cache, drawn_prompt, models, same_bits, torch  # noqa: F401
+from engine_models import Model, drawn_prompt, same_bits, torch
 
 BLOCK = 3 * 2 * 2 * 16 * 12 * 4  # bytes of the small llama
 
@@ -96,7 +96,7 @@ def test_who_ends_leaves_the_early_step(models):
     assert statistics["early"] > 0 and statistics["cancelled"] + statistics["late"] > 0
 
 
-def test_logits_that_are_no_numbers_are_found_behind_the_extra_token(models, tmp_path, cache):  # noqa: F811
+def test_logits_that_are_no_numbers_are_found_behind_the_extra_token(models, tmp_path, cache):
     """The row is gone by then: its request ends all the same, the next step's row of it counts for nothing."""
     good = models("llama")
     fine = greedy(5, tokens=30)

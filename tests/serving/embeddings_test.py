@@ -80,13 +80,6 @@ def near(found, wanted):
     assert np.abs(found - wanted).max() <= TOLERANCE * np.abs(wanted).max()
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("cache")
-    folder.chmod(0o700)
-    return folder
-
-
 @pytest.mark.parametrize("name", POOLINGS)
 def test_vectors_are_those_of_transformers(tmp_path, cache, name):
     model, tokenizer = make_encoder(tmp_path / "bert", POOLINGS[name], hidden_act="gelu_new" if name == "max" else "gelu")

@@ -2,88 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import os
 import random
-import subprocess
-from pathlib import Path
 
 import numpy as np
 import pytest
 import small_models
-
-torch = pytest.importorskip("torch")
-pytest.importorskip("transformers")
-
-BUILD = Path(os.environ.get("KNAPPER_BUILD", Path(__file__).parents[2] / "build" / "dev"))
-TOLERANCE = 2e-4  # of the largest logit
-
-
-@pytest.fixture(scope="session")
-def cache(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("cache")
-    folder.chmod(0o700)
-    return str(folder)
-
-
-class Model:
-    def __init__(self, name, folder, cache, **changes):
-        self.folder, self.cache = folder, cache
-        self.reference = small_models.make(name, folder, **changes)
-
-    def run(self, groups, fail_every=(), faults=(), **options):
-        path = self.folder / "requests.json"
-        options = {"threads": 2, "cache": self.cache, "kv_memory": 4 << 20} | options
-        path.write_text(json.dumps({"options": options, "groups": groups, "fail_every": list(fail_every), "faults": list(faults)}))
-        runner = BUILD / "tests" / "serving" / "engine_requests"
-        if not runner.exists():
-            pytest.skip(f"{runner} is not built")
-        done = subprocess.run([runner, self.folder, path], capture_output=True, text=True, timeout=120)
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout)
-
-    def logprobs(self, tokens):
-        with torch.no_grad():
-            logits = self.reference(torch.tensor([tokens])).logits[0].double()
-        return torch.log_softmax(logits, -1).numpy(), float(logits.abs().max())
-
-
-@pytest.fixture(scope="session")
-def models(tmp_path_factory, cache):
-    made = {}
-
-    def get(name):
-        if name not in made:
-            made[name] = Model(name, tmp_path_factory.mktemp("model"), cache)
-        return made[name]
-
-    return get
-
-
-def drawn_prompt(seed, length):
-    return np.random.default_rng(seed).integers(3, small_models.VOCABULARY, length).tolist()
-
-
-def check(model, requests, answers):
-    """Tokens are the reference's best wherever the two best are apart; logprobs of all are near."""
-    for request, answer in zip(requests, answers, strict=True):
-        prompt, tokens = request["prompt"], answer.get("tokens", [])
-        assert answer["finish"] in ("length", "stop"), answer
-        logprobs, largest = model.logprobs(prompt + tokens)
-        for i, token in enumerate(tokens):
-            row = logprobs[len(prompt) - 1 + i]
-            for other, logprob in answer["top"][i]:
-                assert abs(logprob - row[other]) <= 2 * TOLERANCE * largest
-            best = int(row.argmax())
-            if token != best:
-                assert row[best] - row[token] <= 2 * TOLERANCE * largest, (i, token, best)
-        if answer["finish"] == "stop":
-            row = logprobs[len(prompt) - 1 + len(tokens)]
-            assert row.max() - row[2] <= 2 * TOLERANCE * largest
-
-
-def requests_of(lengths, tokens=24):
-    return [dict(prompt=drawn_prompt(i, n), max_tokens=tokens, top_logprobs=5) for i, n in enumerate(lengths)]
+from engine_models import TOLERANCE, Model, check, dequantised, drawn_prompt, plain_and_prepared, requests_of, same_bits, torch
 
 
 @pytest.mark.parametrize("name", [name for name in small_models.MODELS if name != "phi3 rope long"])
@@ -143,20 +67,6 @@ def test_bf16_weights_are_no_worse_than_those_of_transformers(tmp_path, cache, n
     assert 0 < error <= 1.05 * allowed, (error, allowed)
 
 
-def dequantised(weight, bits, group=64):
-    """A matrix [out, in] as integers with a scale for `group` numbers of a row, and back (graph/quantize/QuantizeWeights.h)."""
-    rows, depth = weight.shape
-    padded = torch.nn.functional.pad(weight, (0, -depth % group)).reshape(rows, -1, group)
-    if bits == 8:
-        scale = padded.abs().amax(-1, keepdim=True) / 127
-    else:
-        high, low = padded.amax(-1, keepdim=True), padded.amin(-1, keepdim=True)
-        scale = torch.where(high > -low, high, low) / -8
-    scale = torch.where(scale == 0, 1, scale)
-    integers = (padded / scale).round().clamp(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
-    return (integers * scale).reshape(rows, -1)[:, :depth]
-
-
 @pytest.mark.parametrize("name, remote", [("llama", False), ("gemma2", False), ("olmo2", False), ("llama", True), ("gemma2", True),
                                           ("phi3", True), ("gpt2", True)])
 @pytest.mark.parametrize("bits", [8, 4])
@@ -211,10 +121,6 @@ def test_names_may_lack_their_base(models, tmp_path, cache):
     assert same_bits(bare.run([requests])["groups"][0], model.run([requests])["groups"][0])
 
 
-def same_bits(one, other):
-    return all(a.get("tokens") == b.get("tokens") and a.get("top") == b.get("top") for a, b in zip(one, other, strict=True))
-
-
 def test_chunks_hits_and_preemption_change_nothing(models):
     model = models("llama")
     requests = requests_of([50, 70, 90, 31, 64, 65], tokens=40)
@@ -261,63 +167,6 @@ def test_ends(models):
     statistics = result["statistics"]
     assert statistics["free"] + statistics["blocks_cached"] == statistics["total"]
     assert statistics["running"] == statistics["waiting"] == 0
-
-
-@pytest.mark.parametrize("request_, message", [
-    (dict(prompt=[]), "prompt: has no tokens"),
-    (dict(prompt=[small_models.VOCABULARY]), "prompt: has the token 151, and there are 151"),
-    (dict(prompt=[3] * 256), "prompt: has 256 tokens; the context is 256 with the answer"),
-    (dict(prompt=[3], temperature=-1.0), "temperature: is outside"),
-    (dict(prompt=[3], top_logprobs=21), "topLogprobs: is 21"),
-])
-def test_refused_requests(models, request_, message):
-    answer = models("llama").run([[request_]])["groups"][0][0]
-    assert message in answer["refused"]
-
-
-def test_a_full_queue_refuses(models):
-    requests = [dict(prompt=[3, 4], max_tokens=200, ignore_eos=True)] * 6
-    answers = models("llama").run([requests], queue_limit=1, max_sequences=1)["groups"][0]
-    refused = [a["refused"] for a in answers if "refused" in a]
-    assert refused and all("queue: has 1 requests that wait" in text for text in refused)
-
-
-def test_logits_that_are_no_numbers_end_their_request_only(models, tmp_path, cache):
-    """A NaN in the row of one token: who reads it fails, before and after, and nobody else."""
-    good = models("llama")
-    fine = [dict(prompt=drawn_prompt(i, 30), max_tokens=20, top_logprobs=3) for i in range(3)]
-    expected = good.run([[request] for request in fine])["groups"]
-    seen = {token for request in fine for token in request["prompt"]}
-    seen |= {token for (answer,) in expected for token in answer["tokens"]}
-    token = min(set(range(3, small_models.VOCABULARY)) - seen)
-    bad = Model("llama", tmp_path, cache)
-    with torch.no_grad():
-        bad.reference.model.embed_tokens.weight[token] = float("nan")
-    bad.reference.save_pretrained(tmp_path)
-    poisoned = dict(prompt=fine[0]["prompt"][:20] + [token] * 3, max_tokens=20)
-    # The others are given the blocks that the first one had.
-    result = bad.run([[poisoned], [fine[0], poisoned, fine[1]], [fine[2], poisoned]], kv_memory=18 * 9216)
-    del result["groups"][0]
-    answers = [result["groups"][0][0], result["groups"][0][2], result["groups"][1][0]]
-    for answer, (other,) in zip(answers, expected, strict=True):
-        assert answer["finish"] in ("length", "stop")
-        assert answer["tokens"] == other["tokens"]
-    for failed in (result["groups"][0][1], result["groups"][1][1]):
-        assert failed["finish"] == "error" and "logits that are not finite" in failed["error"]
-        assert failed["cached"] <= 16  # what the other one has computed
-
-
-def plain_and_prepared(model, groups, **options):
-    """What the engine answers when each step is decided after the one before, and when it is prepared while that one runs."""
-    waiting = [[request | dict(speculate=False) for request in group] for group in groups]
-    plain = model.run(waiting, speculation="ngram", **options)
-    prepared = model.run(groups, **options)
-    assert plain["statistics"]["prepared"] == 0 < prepared["statistics"]["prepared"] < prepared["statistics"]["steps"]
-    for result in (plain, prepared):
-        statistics = result["statistics"]
-        assert statistics["faults"] == statistics["running"] == statistics["waiting"] == 0
-        assert statistics["free"] + statistics["blocks_cached"] == statistics["total"]
-    return plain, prepared
 
 
 @pytest.mark.parametrize("options", [{}, dict(max_batched_tokens=24), dict(prefix_cache=False), dict(kv_memory=12 * 9216), dict(max_sequences=3)], ids=str)
@@ -370,148 +219,6 @@ def test_steps_are_prepared_while_the_device_computes(models, sequences, before)
     statistics = models("llama").run([requests], faults=[""], threads=1, kv_memory=32 << 20, max_sequences=256, step_us=20000)["statistics"]
     assert statistics["steps"] >= 60 and statistics["prepared"] >= statistics["steps"] - before
     assert 0 < statistics["between_us"] / statistics["steps"] <= 0.02 * 20000
-
-
-@pytest.mark.parametrize("speculation, remote", [("off", False), ("ngram", False), ("off", True)])
-def test_allocations_that_fail_end_their_request_only(models, speculation, remote):
-    """Of the engine's thread, one in so many, in a pool that is tight: answers are right or say so, and no block is lost."""
-    model = models("llama")
-    requests = [dict(prompt=drawn_prompt(i % 3, 20 + 3 * i), max_tokens=30, top_logprobs=2) for i in range(12)]
-    expected = [group[0] for group in model.run([[request] for request in requests], remote=remote)["groups"]]
-    every = [0, 5003, 1009, 307, 101, 61, 37, 23, 17, 11, 7, 0]
-    block = 3 * 2 * 2 * 16 * 12 * 4
-    result = model.run([requests] * len(every), fail_every=every, kv_memory=24 * block, speculation=speculation,
-                       speculation_measured=False, remote=remote)
-    assert result["failures"] > 50
-    ended = {"length": 0, "stop": 0, "error": 0}
-    for group in result["groups"]:
-        for answer, right in zip(group, expected, strict=True):
-            ended[answer["finish"]] += 1
-            if answer["finish"] == "error":
-                assert "out of memory" in answer["error"]
-                assert answer.get("tokens", []) == right["tokens"][: len(answer.get("tokens", []))]
-            else:
-                assert answer["tokens"] == right["tokens"] and (remote or same_bits([answer], [right]))
-    assert ended["error"] > 20 and ended["length"] > 30
-    # What the device has no memory to draw is drawn by the host, whose logprobs are rounded otherwise.
-    assert remote or same_bits(result["groups"][-1], expected)
-    assert (result["statistics"]["prepared"] > 0) == remote
-    statistics = result["statistics"]
-    assert statistics["faults"] == 0 and statistics["free"] + statistics["blocks_cached"] == statistics["total"] == 24
-
-
-@pytest.mark.parametrize("change, message", [
-    (lambda f: (f / "config.json").write_text('{"architectures": ["NoSuchModel"]}'), "'NoSuchModel' is not known"),
-    (lambda f: (f / "model.safetensors").unlink(), "has no model.safetensors"),
-    (lambda f: edit(f, num_hidden_layers=4), "the tensor 'model.layers.3.input_layernorm.weight' is missing"),
-    (lambda f: edit(f, num_hidden_layers=2), "is read by nothing in a LlamaForCausalLM"),
-    (lambda f: edit(f, intermediate_size=81), "and 81x48 is what config.json says"),
-    (lambda f: edit(f, num_key_value_heads=3), "sizes that do not fit together"),
-])
-def test_refused_folders(models, tmp_path, cache, change, message):
-    models("llama").reference.save_pretrained(tmp_path)
-    change(tmp_path)
-    assert message in refusal(tmp_path, cache)
-
-
-@pytest.mark.parametrize("name, fields, message", [
-    ("llama", dict(residual_multiplier=0.5), "field 'residual_multiplier'"),
-    ("llama", dict(rope_parameters=dict(rope_type="dynamic", factor=2.0)), "is 'dynamic'"),
-    ("llama", dict(rope_parameters=dict(rope_type="yarn", factor=2.0, scale="x")), "field 'scale'"),
-    ("gemma3", dict(attn_logit_softcapping=50.0), "field 'attn_logit_softcapping'"),
-    ("gemma3", dict(use_bidirectional_attention=True), "and only false is known"),
-    ("gpt2", dict(scale_attn_by_inverse_layer_idx=True), "and only false is known"),
-    ("gpt2", dict(n_inner=7), "and 48x7 is what config.json says"),
-    ("phi3 rope long", dict(rope_parameters=small_models.LONGROPE | dict(short_factor=[1.0])), "has 1 short and 6 long factors"),
-    ("qwen2 windows", dict(layer_types=["sliding_attention"]), "has 1 entries for 3 layers"),
-    ("starcoder2", dict(hidden_act="quick_gelu"), "is 'quick_gelu'"),
-    ("mixtral", dict(num_experts_per_tok=7), "has experts that do not fit together"),
-    ("qwen3 moe", dict(decoder_sparse_step=0), "is not positive"),
-])
-def test_refused_fields(models, tmp_path, cache, name, fields, message):
-    models(name).reference.save_pretrained(tmp_path)
-    edit(tmp_path, **fields)
-    assert message in refusal(tmp_path, cache)
-
-
-def refusal(folder, cache, **options):
-    path = folder / "requests.json"
-    path.write_text(json.dumps({"options": {"cache": cache} | options, "groups": []}))
-    runner = BUILD / "tests" / "serving" / "engine_requests"
-    if not runner.exists():
-        pytest.skip(f"{runner} is not built")
-    done = subprocess.run([runner, folder, path], capture_output=True, text=True)
-    assert done.returncode == 1
-    return done.stderr
-
-
-def edit(folder, **fields):
-    path = folder / "config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | fields))
-
-
-def test_a_model_that_computes_otherwise_is_not_ready(models, tmp_path):
-    """The first load keeps logits, later ones compare; what is damaged is written again."""
-    model = models("llama")
-    folder = tmp_path / "cache"
-    folder.mkdir(mode=0o700)
-    options = dict(cache=str(folder), self_check=True)
-    requests = requests_of([20], tokens=4)
-    first = model.run([requests], **options)
-    assert first["statistics"]["steps"] <= 5, "the check counts nowhere"
-    (kept,) = (folder / "checks").iterdir()
-    text = kept.read_text()
-    lines = text.splitlines()
-    assert len(lines) == 1 + int(lines[0]) == 21
-    assert same_bits(model.run([requests], **options)["groups"][0], first["groups"][0])
-    assert kept.read_text() == text
-    for damage in ("", "21", "x", text[:40]):
-        kept.write_text(damage)
-        model.run([], **options)
-        assert kept.read_text() == text
-    token, logprob = lines[7].split()
-    for line in (f"{token} {float(logprob) - 0.01}", f"{int(token) + 1} {logprob}"):
-        kept.write_text("\n".join([*lines[:7], line, *lines[8:]]))
-        assert "the model gives other logits than when it was first loaded" in refusal(model.folder, str(folder), self_check=True)
-
-
-@pytest.mark.parametrize("how", ["lost", "hung"])
-def test_a_lost_device_fails_its_requests_and_the_engine_is_built_again(models, how):
-    """On the null driver, which computes nothing and is told to fail."""
-    requests = [dict(prompt=drawn_prompt(i, 20 + i), max_tokens=12, ignore_eos=True) for i in range(6)]
-    result = models("llama").run([requests] * 4, faults=["", how, "", how], max_sequences=4)
-    before, during, after, again = result["groups"]
-    assert all(answer["finish"] == "length" for answer in before + after)
-    # What comes when the loss is known is refused, with the same words.
-    refused = [answer["refused"] for answer in during + again if "refused" in answer]
-    failed = [answer for answer in during + again if "refused" not in answer]
-    assert all("lost" in text for text in refused)
-    assert failed and all(answer["finish"] == "error" and "lost" in answer["error"] and answer["told_lost"] for answer in failed)
-    statistics = result["statistics"]
-    assert statistics["rebuilds"] >= 1 and statistics["failed"] == len(failed) and statistics["finished"] == 12
-    assert statistics["running"] == statistics["waiting"] == statistics["faults"] == 0
-    assert statistics["free"] + statistics["blocks_cached"] == statistics["total"]
-
-
-def test_who_has_ended_before_a_step_hangs_hears_of_it(models):
-    """The last token but one is sent while the last one's step runs; the step behind that hangs, with another request in it."""
-    requests = [dict(prompt=drawn_prompt(i, 20), max_tokens=tokens, ignore_eos=True) for i, tokens in enumerate((80, 12))]
-    result = models("llama").run([[requests[0], requests[1] | dict(hang_at=11)]], faults=[""])
-    hung, ended = result["groups"][0]
-    assert ended["finish"] == "length" and len(ended["tokens"]) == 12
-    assert hung["finish"] == "error" and 0 < len(hung["tokens"]) < 80
-    statistics = result["statistics"]
-    assert statistics["finished"] == 1 and statistics["failed"] == 1
-
-
-def test_a_deadline_gives_its_blocks_back(models):
-    requests = [dict(prompt=drawn_prompt(i, 30), max_tokens=90, ignore_eos=True, timeout=0 if i % 2 else 100000) for i in range(6)]
-    result = models("llama").run([requests], prefix_cache=False)
-    for i, answer in enumerate(result["groups"][0]):
-        assert (answer["finish"] == "error" and "deadline" in answer["error"]) if i % 2 else answer["finish"] == "length"
-    statistics = result["statistics"]
-    assert statistics["late"] == 3 and statistics["faults"] == 0
-    assert statistics["free"] == statistics["total"]
 
 
 @pytest.mark.parametrize("sequences, bar", [(1, 10), (256, 100)])

@@ -11,11 +11,10 @@ import os
 import subprocess
 from pathlib import Path
 
-import engine_test
+import engine_models
 import numpy as np
 import pytest
 import small_models
-from engine_test import cache, models  # noqa: F401
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
@@ -41,14 +40,14 @@ FAMILIES = {
 }
 
 
-class WideModel(engine_test.Model):
+class WideModel(engine_models.Model):
     def __init__(self, name, folder, cache):
         self.folder, self.cache = folder, cache
         self.reference = small_models.make(name, folder, **FAMILIES[name])
 
 
 @pytest.fixture(scope="session")
-def wide_models(tmp_path_factory, cache):  # noqa: F811
+def wide_models(tmp_path_factory, cache):
     made = {}
 
     def get(name):
@@ -60,7 +59,7 @@ def wide_models(tmp_path_factory, cache):  # noqa: F811
 
 
 def requests(count, length, out=16, **more):
-    return [dict(prompt=engine_test.drawn_prompt(seed, length), max_tokens=out, temperature=0, top_logprobs=20, ignore_eos=True) | more
+    return [dict(prompt=engine_models.drawn_prompt(seed, length), max_tokens=out, temperature=0, top_logprobs=20, ignore_eos=True) | more
             for seed in range(count)]
 
 
@@ -71,7 +70,7 @@ def test_float32_equals_transformers(wide_models, name, chunk):
     model = wide_models(name)
     group = requests(1, 40) + requests(5, 23)
     result = model.run([group], target="cuda", max_batched_tokens=chunk)
-    engine_test.check(model, group, result["groups"][0])
+    engine_models.check(model, group, result["groups"][0])
     assert result["statistics"]["faults"] == 0
 
 
@@ -128,7 +127,7 @@ def test_integers_are_as_exact_as_their_weights(wide_models, name, bits):
                 parameter.copy_(parameter.bfloat16())
                 continue
             rows = parameter.T if name == "gpt2" and "lm_head" not in key else parameter
-            new = engine_test.dequantised(rows, bits, rows.shape[1] if bits == 8 else 128)
+            new = engine_models.dequantised(rows, bits, rows.shape[1] if bits == 8 else 128)
             parameter.copy_(new.T if rows is not parameter else new)
     model.half = copy.deepcopy(reference).bfloat16().to(device)
     group = requests(1, 100) + requests(6, 30)
@@ -177,17 +176,17 @@ def test_chunks_prefixes_and_preemption(wide_models, dtype):
 def test_prepared_steps_change_nothing(wide_models, dtype):
     """Steps that are prepared while the one before runs, beside steps that are not: sums depend on the rows of a step, its tokens nearly never."""
     model = wide_models("llama")
-    group = requests(24, 40, out=40, top_logprobs=2) + [dict(prompt=engine_test.drawn_prompt(50 + i, 20 + i), max_tokens=10 + i, temperature=1, seed=i) for i in range(8)]
-    plain, prepared = engine_test.plain_and_prepared(model, [[group[0]], [group[-1]]], target="cuda", dtype=dtype)
-    assert engine_test.same_bits(plain["groups"][0], prepared["groups"][0]) and engine_test.same_bits(plain["groups"][1], prepared["groups"][1])
-    plain, prepared = engine_test.plain_and_prepared(model, [group], target="cuda", dtype=dtype)
+    group = requests(24, 40, out=40, top_logprobs=2) + [dict(prompt=engine_models.drawn_prompt(50 + i, 20 + i), max_tokens=10 + i, temperature=1, seed=i) for i in range(8)]
+    plain, prepared = engine_models.plain_and_prepared(model, [[group[0]], [group[-1]]], target="cuda", dtype=dtype)
+    assert engine_models.same_bits(plain["groups"][0], prepared["groups"][0]) and engine_models.same_bits(plain["groups"][1], prepared["groups"][1])
+    plain, prepared = engine_models.plain_and_prepared(model, [group], target="cuda", dtype=dtype)
     equal = sum(a["tokens"] == b["tokens"] for a, b in zip(plain["groups"][0], prepared["groups"][0], strict=True))
     assert equal >= 0.9 * len(group)
     if dtype == "f32":
-        engine_test.check(model, group[:24], prepared["groups"][0][:24])
+        engine_models.check(model, group[:24], prepared["groups"][0][:24])
 
 
-def test_without_a_gpu_the_error_says_so(models):  # noqa: F811
+def test_without_a_gpu_the_error_says_so(models):
     if gpus():
         pytest.skip("a GPU is here")
     model = models("llama")
@@ -195,7 +194,7 @@ def test_without_a_gpu_the_error_says_so(models):  # noqa: F811
         model.run([requests(1, 3)], target="cuda")
 
 
-def test_unknown_targets_are_refused(models):  # noqa: F811
+def test_unknown_targets_are_refused(models):
     with pytest.raises(AssertionError, match="cpu, cuda, or cuda with its variant"):
         models("llama").run([requests(1, 3)], target="tpu")
     with pytest.raises(AssertionError, match="order of a sum follows the number of rows"):
@@ -203,14 +202,14 @@ def test_unknown_targets_are_refused(models):  # noqa: F811
 
 
 @pytest.mark.parametrize("name", ["llama", "gemma2"])
-def test_a_device_that_the_host_cannot_look_into(models, name):  # noqa: F811
+def test_a_device_that_the_host_cannot_look_into(models, name):
     """The CPU's code behind a GPU's contract: rounded sizes, pools and logits that stay there."""
     model = models(name)
     group = requests(5, 23, top_logprobs=5) + requests(3, 9, out=5, top_logprobs=-1) + requests(1, 9, prompt_logprobs=True)
     for options in (dict(max_batched_tokens=7), dict(kv_memory=60_000), {}):
         ours = model.run([group], remote=True, **options)
         assert ours["statistics"]["faults"] == 0
-        engine_test.check(model, [r for r in group if r["top_logprobs"] > 0],
+        engine_models.check(model, [r for r in group if r["top_logprobs"] > 0],
                           [a for a, r in zip(ours["groups"][0], group) if r["top_logprobs"] > 0])
         plain = model.run([group], **options)
         for a, b in zip(ours["groups"][0], plain["groups"][0]):
@@ -243,10 +242,10 @@ def test_steps_that_are_submitted_early_change_nothing(wide_models, dtype):
 
 @needs_gpu
 @pytest.mark.parametrize("batch", [1, 32, 256])
-def test_the_card_waits_for_no_host(tmp_path, cache, batch):  # noqa: F811
+def test_the_card_waits_for_no_host(tmp_path, cache, batch):
     """Between the steps of a model that takes a millisecond and more, 2 % of the time by the card's clock at most."""
     shape = dict(hidden_size=2048, intermediate_size=8192, num_attention_heads=16, num_key_value_heads=4, num_hidden_layers=16, vocab_size=32000)
-    model = engine_test.Model("llama", tmp_path, cache, **shape)
+    model = engine_models.Model("llama", tmp_path, cache, **shape)
     group = requests(batch, 32, out=200, top_logprobs=-1)
     options = dict(target="cuda", dtype="bf16", kv_memory=4 << 30, max_sequences=256, max_batched_tokens=8192)
     # The first group plans and records each size.
@@ -284,7 +283,7 @@ def test_speculation_on_the_gpu(wide_models, kind):
 
 @pytest.mark.parametrize("kind", ["ngram", "draft"])
 @pytest.mark.parametrize("options", [{}, dict(max_batched_tokens=7), dict(kv_memory=120_000)], ids=str)
-def test_speculation_where_the_host_cannot_look(models, kind, options):  # noqa: F811
+def test_speculation_where_the_host_cannot_look(models, kind, options):
     model, group = models("llama"), repeated(times=2)
     plain = model.run([group])["groups"][0]
     more = speculating(model.folder if kind == "draft" else None)
@@ -296,12 +295,12 @@ def test_speculation_where_the_host_cannot_look(models, kind, options):  # noqa:
 
 @needs_gpu
 @pytest.mark.parametrize("vocabulary", [1500, 128256])
-def test_the_device_draws_what_the_host_would(tmp_path, cache, vocabulary):  # noqa: F811
+def test_the_device_draws_what_the_host_would(tmp_path, cache, vocabulary):
     """A bound of `min_p` that all logits are above reaches past what the device says: the host draws from the same row."""
-    model = engine_test.Model("llama", tmp_path, cache, vocab_size=vocabulary)
+    model = engine_models.Model("llama", tmp_path, cache, vocab_size=vocabulary)
     ways = [dict(temperature=1), dict(temperature=0.8, top_logprobs=3), dict(temperature=1, frequency_penalty=0.7, top_logprobs=2),
             dict(temperature=0.6, repetition_penalty=1.2, bias=[[5, 3.0]]), dict(temperature=1, every_token=7, vocabulary=vocabulary)]
-    requests = [dict(prompt=engine_test.drawn_prompt(i, 6 + i), max_tokens=12, ignore_eos=True, seed=i, **way) for i, way in enumerate(3 * ways)]
+    requests = [dict(prompt=engine_models.drawn_prompt(i, 6 + i), max_tokens=12, ignore_eos=True, seed=i, **way) for i, way in enumerate(3 * ways)]
     options = dict(target="cuda", kv_memory=64 << 20)
     device = model.run([requests], **options)
     host = model.run([[request | dict(min_p=1e-30) for request in requests]], **options)
@@ -316,7 +315,7 @@ TOOL = BUILD / "tests" / "serving" / "compile_decoder"
 
 @pytest.mark.parametrize("dtype", ["f32", "bf16", "i8", "i4"])
 @pytest.mark.parametrize("name", ["llama", "gemma2"])
-def test_the_program_needs_no_host(models, tmp_path, name, dtype):  # noqa: F811
+def test_the_program_needs_no_host(models, tmp_path, name, dtype):
     """Launches alone, and copies of pools that are not done in place: one recorded graph a size."""
     if not TOOL.exists():
         pytest.skip(f"{TOOL} is not built")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 
 import pytest
-from engine_test import Model, cache, drawn_prompt, models, same_bits  # noqa: F401
+from engine_models import drawn_prompt, same_bits
 from null_server import BUILD
 
 pytest.importorskip("torch")
@@ -16,7 +16,7 @@ def replay(path):
 
 
 @pytest.fixture(scope="module")
-def recorded(models, tmp_path_factory):  # noqa: F811
+def recorded(models, tmp_path_factory):
     """Chunks, hits, preemptions, cancellations and proposals."""
     path = tmp_path_factory.mktemp("record") / "steps"
     requests = [dict(prompt=drawn_prompt(i, 50), max_tokens=70, priority=i % 2, cancel=i == 5, ignore_eos=True) for i in range(12)]
@@ -37,7 +37,7 @@ def test_every_decision_is_equal(recorded):
     assert done.stdout == f"{steps} steps, all decisions equal\n"
 
 
-def test_decisions_of_prepared_steps_are_equal(models, tmp_path):  # noqa: F811
+def test_decisions_of_prepared_steps_are_equal(models, tmp_path):
     """Their states are what was expected while the step before ran; each step has one line, prepared or not."""
     path = tmp_path / "steps"
     requests = [dict(prompt=drawn_prompt(i, 50), max_tokens=30 + i, priority=i % 2, cancel=i == 5) for i in range(12)]
@@ -84,7 +84,7 @@ def test_a_last_line_that_was_cut_is_left_out(recorded, tmp_path):
     assert replay(tmp_path / "none").returncode == 1
 
 
-def test_a_full_disk_ends_the_record_only(models):  # noqa: F811
+def test_a_full_disk_ends_the_record_only(models):
     requests = [dict(prompt=drawn_prompt(i, 20), max_tokens=100, top_logprobs=1, ignore_eos=True) for i in range(8)]
     plain = models("llama").run([requests])
     full = models("llama").run([requests], record="/dev/full")

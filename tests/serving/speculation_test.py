@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import small_models
-from engine_test import Model, cache, drawn_prompt, models, refusal, same_bits  # noqa: F401
+from engine_models import drawn_prompt, refusal, same_bits
 
 torch = pytest.importorskip("torch")
 
@@ -27,12 +27,12 @@ REQUESTS = [
 
 
 @pytest.fixture(scope="module")
-def plain(models):  # noqa: F811
+def plain(models):
     return [group[0] for group in models("llama").run([[request] for request in REQUESTS], prefix_cache=False)["groups"]]
 
 
 @pytest.fixture(scope="module")
-def drafts(tmp_path_factory, models):  # noqa: F811
+def drafts(tmp_path_factory, models):
     """A draft model that is often right: the model itself, a little changed; and one that knows nothing."""
     near, far = tmp_path_factory.mktemp("near"), tmp_path_factory.mktemp("far")
     reference = models("llama").reference
@@ -59,7 +59,7 @@ def options_of(kind, drafts):
     [{}, dict(max_batched_tokens=7), dict(prefix_cache=False, max_sequences=2), dict(speculation_tokens=1), dict(speculation_tokens=64)],
     ids=str,
 )
-def test_tokens_and_logprobs_are_the_same(models, plain, drafts, kind, more):  # noqa: F811
+def test_tokens_and_logprobs_are_the_same(models, plain, drafts, kind, more):
     result = models("llama").run([REQUESTS, REQUESTS], **options_of(kind, drafts) | more)
     for group in result["groups"]:
         for request, answer, expected in zip(REQUESTS, group, plain, strict=True):
@@ -74,7 +74,7 @@ def test_tokens_and_logprobs_are_the_same(models, plain, drafts, kind, more):  #
     assert statistics["free"] + statistics["blocks_cached"] == statistics["total"]
 
 
-def test_accepted_tokens_save_steps(models, drafts):  # noqa: F811
+def test_accepted_tokens_save_steps(models, drafts):
     loop = [dict(prompt=repeating(2), max_tokens=200, ignore_eos=True)]
     model = models("llama")
     alone = model.run([loop])
@@ -87,7 +87,7 @@ def test_accepted_tokens_save_steps(models, drafts):  # noqa: F811
         assert 200 - statistics["steps"] - statistics["accepted"] in (0, 1, 2)
 
 
-def test_little_memory(models, plain):  # noqa: F811
+def test_little_memory(models, plain):
     """Proposed tokens take no block that another sequence needs, and give way to it."""
     block = 3 * 2 * 2 * 16 * 12 * 4
     result = models("llama").run([REQUESTS[:-1]], kv_memory=17 * block, prefix_cache=False, speculation="ngram", speculation_measured=False)
@@ -95,12 +95,12 @@ def test_little_memory(models, plain):  # noqa: F811
     assert result["statistics"]["free"] == 17 and result["statistics"]["verified"] > 0
 
 
-def test_a_request_may_refuse(models):  # noqa: F811
+def test_a_request_may_refuse(models):
     requests = [dict(request, speculate=False) for request in REQUESTS]
     assert models("llama").run([requests], speculation="ngram")["statistics"]["verified"] == 0
 
 
-def test_stop_tokens_among_those_that_are_accepted(models, plain):  # noqa: F811
+def test_stop_tokens_among_those_that_are_accepted(models, plain):
     tokens = plain[0]["tokens"]
     for stop in sorted(set(tokens[5:])):
         request = dict(REQUESTS[0], stop_tokens=[stop])
@@ -110,7 +110,7 @@ def test_stop_tokens_among_those_that_are_accepted(models, plain):  # noqa: F811
 
 
 @pytest.mark.parametrize("kind", ["ngram", "near"])
-def test_the_distribution_is_that_of_the_model(models, drafts, kind):  # noqa: F811
+def test_the_distribution_is_that_of_the_model(models, drafts, kind):
     """Chi-square over the second and third token of 4,000 drawn answers, against sums over the reference."""
     from scipy import stats
 
@@ -137,7 +137,7 @@ def test_the_distribution_is_that_of_the_model(models, drafts, kind):  # noqa: F
 
 
 @pytest.mark.parametrize("kind", ["ngram", "near", "far"])
-def test_measured_speculation_changes_nothing_either(models, plain, drafts, kind):  # noqa: F811
+def test_measured_speculation_changes_nothing_either(models, plain, drafts, kind):
     result = models("llama").run([REQUESTS], **options_of(kind, drafts) | dict(speculation_measured=True))
     assert same_bits(result["groups"][0], plain)
 
@@ -151,7 +151,7 @@ def test_measured_speculation_changes_nothing_either(models, plain, drafts, kind
         (dict(speculation="draft", draft="OTHER"), "has 97 tokens, and the model that is served has 151"),
     ],
 )
-def test_what_is_refused(models, tmp_path, cache, options, message):  # noqa: F811
+def test_what_is_refused(models, tmp_path, cache, options, message):
     models("llama").reference.save_pretrained(tmp_path)
     if options.get("draft") == "OTHER":
         other = tmp_path / "other"

@@ -55,9 +55,9 @@ def outcome(program, form: str) -> tuple[str, str]:
 
 
 def chosen(match: str, every: int) -> list:
-    from corpus import programs
+    from corpus.collect import everything
 
-    return [p for p in programs.everything() if match in p.name][::every]
+    return [p for p in everything() if match in p.name][::every]
 
 
 def worker(form: str, match: str, every: int, start: int, step: int) -> None:

@@ -26,9 +26,9 @@ def test_it_finds_what_is_wrong():
     import dataclasses
 
     import corpus_run
-    from corpus import programs
+    from corpus.collect import everything
 
-    program = next(p for p in programs.everything() if p.name == "sine f32 many")
+    program = next(p for p in everything() if p.name == "sine f32 many")
     assert corpus_run.outcome(program, "bytecode")[0] == "right"
     other = dataclasses.replace(program, text=program.text.replace("sine", "cosine"), expected=(program.arguments[0],))
     assert corpus_run.outcome(other, "bytecode")[0] == "wrong"

@@ -140,9 +140,7 @@ TABLE = [
 def main():
     out = ["// Written by derive/coefficients.py: do not edit.",
            "// Ascending powers. `err`: the fit's own error, relative to the result.",
-           "",
-           "#ifndef KNAPPER_CODEGEN_LOWER_MATH_COEFFICIENTS_H",
-           "#define KNAPPER_CODEGEN_LOWER_MATH_COEFFICIENTS_H",
+           "#pragma once",
            "", "namespace knapper::vecmath {", ""]
     for name, what, f, lo, hi, degree, weight, to, given in TABLE:
         # The closed forms cancel at 0; a point that near is not needed.
@@ -168,8 +166,7 @@ def main():
         out.append(f"inline constexpr double {name}[] = {{")
         out.append("    " + ", ".join(float(v).hex() for v in c) + "};")
         out.append("")
-    out += ["} // namespace knapper::vecmath", "",
-            "#endif // KNAPPER_CODEGEN_LOWER_MATH_COEFFICIENTS_H"]
+    out.append("} // namespace knapper::vecmath")
     print("\n".join(out))
 
 

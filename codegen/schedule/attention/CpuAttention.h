@@ -1,5 +1,5 @@
-//===- CpuAttention.h - The builder of attention -------------------------===//
-// Internal to CpuAttention.cpp, which says how it works, and
+//===- CpuAttention.h - The CPU's builder of attention -------------------===//
+// Internal to CpuAttention.cpp, whose head describes the algorithm, and
 // CpuAttentionScores.cpp.
 #pragma once
 
@@ -13,18 +13,20 @@
 
 namespace knapper {
 
-/// Depth and width are padded to this.
+/// D and E (sizes of a key and of a value) are padded to a multiple of this.
 inline constexpr int64_t kAttentionBlock = 16;
-/// Register tiles have at most this many rows, which may lie past the last.
+/// Rows of a register tile, at most. Some may be past the last query.
 inline constexpr int64_t kAttentionTileRows = 12;
 
 /// Whether queries, keys and values are bf16.
 bool isBf16(ts::AttentionOp op);
-/// An operand that can be read in place as rows of this type.
+/// The operand as a strided view with rows of `element`, to be read in place.
+/// Nothing if it needs a copy.
 std::optional<fusion::StridedView> attentionInPlace(mlir::Value operand,
                                                     mlir::Type element);
 
-/// n vectors of n elements, transposed by log2(n) rounds of interleaving.
+/// Transposes n vectors of n elements in place, by log2(n) rounds of
+/// interleaving.
 void transposeSquare(mlir::OpBuilder &builder, mlir::Location location,
                      llvm::SmallVectorImpl<mlir::Value> &rows);
 
@@ -32,14 +34,16 @@ inline ts::Dim roundUp(ts::Dim dim, int64_t to) {
   return dim.ceilDiv(dim.like(to)) * to;
 }
 
-/// Where things lie in scratch, in bytes: room for f32, of which pairs of bf16
-/// fill the beginning.
+/// Byte offsets in scratch. Each area has room for f32; bf16 pairs fill only
+/// its beginning. `end`: all bytes of scratch.
 struct AttentionLayout {
   ts::Dim keys, scores, sums, queries, values, accumulators, end;
 };
+/// `rows`: queries of a block. `panel`: keys of a panel.
 AttentionLayout attentionLayout(ts::AttentionOp op, int64_t rows,
                                 int64_t panel);
 
+/// Emits one program: a block of `rows` queries of one head against all keys.
 class AttentionBuilder {
 public:
   AttentionBuilder(BuildContext &context,
@@ -76,15 +80,17 @@ private:
                                mlir::Value first, mlir::Value count,
                                ts::Dim width, mlir::Value buffer, bool inPairs);
   llvm::LogicalResult computeScores();
-  /// The same without panels of keys, for a few queries.
+  /// Whether the scores are computed without panels of keys: few queries.
   bool sumsAlongKeys() const;
   llvm::LogicalResult sumAlongKeys();
   mlir::Value score(mlir::Value dots, mlir::Value row, mlir::Value key);
-  /// Keys below this bound are seen by a row of the block.
+  /// The number of keys that a row of the block sees (causal bound).
   mlir::Value boundOf(mlir::Value row);
-  /// Keys that the last of some rows sees, at most `seen`.
+  /// The number of keys that the last of `rows` rows from `row` on sees, at
+  /// most `seen`.
   mlir::Value seenBy(mlir::Value row, int64_t rows);
-  /// Up to where a row's weights are computed: what its register tile reads.
+  /// The key up to which a row's weights are computed: the register tile reads
+  /// them.
   mlir::Value endOf(mlir::Value row);
   llvm::LogicalResult softmaxRows();
   void averageEmptyRows(mlir::Value any);

@@ -10,33 +10,35 @@
 
 namespace knapper {
 
-/// A 2-D (or 1-D, as one row) convolution in the form that the builder takes.
+/// A 2-D convolution (a 1-D one is a single row) in the form that the CPU's
+/// builders take. Sizes are in elements: images x height x width x channels.
 struct ConvWindow {
   ts::ConvOp op;
   mlir::BlockArgument input, filter;
-  ts::PadOp pad;        ///< has the border, and says what it holds; null: zeros
+  ts::PadOp pad;        ///< gives the border's value; null: zeros
   unsigned spatial = 2; ///< spatial dims of the op
-  /// Each of so many equal shares of the features reads its own share of the
-  /// channels.
+  /// Groups of a grouped convolution: each has channels / groups channels and
+  /// features / groups features.
   int64_t groups = 1;
-  /// The filter is packed at compile time as the schedule chooses.
+  /// The filter is a constant. It is packed at compile time (PackedOperand).
   bool isConstant = false;
-  /// Columns of the panels that the filter is read in, of one that the program
-  /// packs; 0: it is a constant, or lies as its type says.
+  /// Features of a panel, if a kernel packs the filter at run time
+  /// (PackFilters.h). 0: the filter is a constant, or has the layout of its
+  /// type.
   int64_t panel = 0;
   bool rowsAsColumns =
-      false; ///< one column: its rows are taken for the columns
+      false; ///< the image has one column: rows and columns are swapped
   ts::Dim images, height, width, channels, features, outHeight, outWidth;
   int64_t kh = 1, kw = 1, sh = 1, sw = 1, dh = 1, dw = 1;
-  /// Input dilation, a transposed convolution's stride: the window sees the
-  /// input's elements so far apart and zeros between them. With it strides and
-  /// dilations are 1.
+  /// Input dilation, which is the stride of a transposed convolution: the
+  /// window sees the input's elements this far apart, with zeros between them.
+  /// If it is above 1, strides and dilations are 1.
   int64_t spreadH = 1, spreadW = 1;
   ts::Dim lowH, highH, lowW, highW;
 
   /// u8 by i8, summed in i32; else floats.
   bool isBytes() const { return ts::elementTypeOf(input).isInteger(8); }
-  /// Of the input, at most.
+  /// Bytes of an element of the input, at most.
   int64_t elementBytes() const { return isBytes() ? 1 : 4; }
   bool hasBorder() const {
     return !(lowH.isConstant(0) && highH.isConstant(0) && lowW.isConstant(0) &&
@@ -51,14 +53,14 @@ struct ConvWindow {
   /// channels of one group next to each other.
   bool copies() const { return hasBorder() || groups > 1 || spreads(); }
 
-  // Output rows of one phase, every so manieth, are those of an ordinary
-  // convolution: a dilated one reads as manieth input rows, a spread one has
-  // every so manieth tap.
+  // Phase r of P has the output rows r, r + P, r + 2P, ... The rows of one
+  // phase are an ordinary convolution: with dilation P it reads every P-th
+  // input row, with input dilation P it has every P-th tap.
   int64_t rowPhases() const { return spreadH > 1 ? spreadH : rowStep(); }
   int64_t columnPhases() const { return spreadW; }
-  /// From one input row that a phase reads to the next.
+  /// Input rows from one that a phase reads to the next.
   int64_t rowStep() const { return sh == 1 ? dh : 1; }
-  /// Outputs of a phase, at most.
+  /// Output rows and columns of a phase, at most.
   ts::Dim phaseHeight() const {
     return outHeight.ceilDiv(outHeight.like(rowPhases()));
   }
@@ -69,7 +71,7 @@ struct ConvWindow {
   ts::Dim inputColumns(ts::Dim columns) const {
     return (columns - 1) * sw + tapColumns() * dw - dw + 1;
   }
-  /// Input rows that `rows` output rows of a phase read or pass over.
+  /// Input rows that `rows` output rows of a phase span, in steps of rowStep().
   int64_t inputRows(int64_t rows) const {
     return (rows - 1) * sh + (tapRows() - 1) * (dh / rowStep()) + 1;
   }

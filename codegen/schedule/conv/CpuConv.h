@@ -6,16 +6,20 @@
 
 namespace knapper {
 
-/// Scratch for the accumulators of a register tile, or of all of a block: at
-/// most 12 x 64 f32 a tile. What else is in scratch comes after them.
+/// Bytes of scratch for the accumulators of a register tile (at most 12 x 64
+/// f32), or of all tiles of a block. They are at the start of scratch.
 int64_t convSumBytes(const config::ConvCpuConfig &config, const ConvWindow &w);
-/// Rows of the filter that are one run of it and of the input.
+/// Rows of the filter matrix (taps x channels) that are contiguous both in the
+/// filter and in the input.
 int64_t convRun(const ConvWindow &w);
-/// Rows of the filter that a step of the matmul takes.
+/// Rows of the filter matrix that one step of the matmul takes: 4 bytes, 2
+/// bf16, else 1.
 int64_t convGroup(const ConvWindow &w);
-/// How long a run is in a packed panel.
+/// Rows of such a run in a packed panel, with its padding.
 int64_t packedConvRun(const ConvWindow &w);
 
+/// Emits one program: a block of output rows and columns times a group of
+/// panels of features.
 class ConvBuilder {
 public:
   using Config = config::ConvCpuConfig;

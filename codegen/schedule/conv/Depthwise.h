@@ -5,9 +5,9 @@
 
 namespace knapper {
 
-/// A depthwise convolution over two dims, of floats of one type: a feature for
-/// each channel, a window of known size of at least one tap, strides and
-/// dilations of any size, an input that is not empty.
+/// A depthwise convolution over two spatial dims: one feature for each channel,
+/// floats of one type, a window of constant size with at least one tap, any
+/// strides and dilations, an input with elements.
 struct Depthwise {
   ts::ConvOp op;
   /// [image, row, column, channel], or with channels first
@@ -18,18 +18,19 @@ struct Depthwise {
   int64_t dh, dw; ///< dilations
 };
 
-/// The kernel's only convolution, if it is one with channels last or first as
-/// asked for.
+/// The kernel's only convolution. Nothing unless it is depthwise and has
+/// channels last (`channelsLast`) or first.
 std::optional<Depthwise> depthwiseOf(ts::KernelOp kernel, bool channelsLast);
 
-/// How many neighbours of a dim of the input so many of the output see.
+/// Neighbouring input elements of a dim that `outputs` neighbouring output
+/// elements read.
 inline int64_t neighboursSeen(int64_t outputs, int64_t stride, int64_t taps,
                               int64_t dilation) {
   return (outputs - 1) * stride + (taps - 1) * dilation + 1;
 }
 
-/// The nearest position (index) of a dim of `size` elements, and whether (i1)
-/// it is the one asked for.
+/// The index of a dim of `size` elements that is nearest to `position`, and an
+/// i1: whether `position` itself is inside.
 std::pair<mlir::Value, mlir::Value>
 nearestInside(ElementEmitter &e, mlir::Value position, ts::Dim size);
 

@@ -5,21 +5,22 @@
 
 namespace knapper {
 
-/// Registers of real and of imaginary parts.
+/// A tile of complex numbers: two vectors, real and imaginary parts.
 struct ComplexTile {
   mlir::Value re, im;
 };
 
-/// Emits arithmetic of tiles of one vector type.
+/// Emits discrete Fourier transforms whose elements are whole tiles of one
+/// vector type: lane l of the results is the transform of the lanes l.
 class Butterfly {
 public:
-  /// `sign`: of the exponent.
+  /// `sign` of the exponent: -1 forward, 1 inverse (without the factor 1 / r).
   Butterfly(ElementEmitter &emitter, mlir::VectorType type, int sign)
       : e(emitter), b(emitter.builder), loc(emitter.location), type(type),
         sign(sign) {}
 
-  /// y[p] = the sum over q of x[q] exp(sign 2 pi i p q / r), r the number of
-  /// tiles: 2, 4, 8 or odd.
+  /// y[p] = sum over q of x[q] exp(sign 2 pi i p q / r). r, the number of
+  /// tiles, is 2, 4, 8 or odd.
   llvm::SmallVector<ComplexTile> transform(llvm::ArrayRef<ComplexTile> x);
 
   ComplexTile multiply(ComplexTile x, ComplexTile y);
@@ -53,9 +54,9 @@ private:
   int sign;
 };
 
-/// The tiles one behind the other, of which runs of `run` elements (a power of
-/// two) of each follow one another, as as many tiles: of two by runs of 1,
-/// a0 b0 a1 b1 ...
+/// Interleaves tiles by runs of `run` elements, a power of two: the first run
+/// of each tile, then the second run of each, and so on. Returns as many tiles
+/// as are given. Two tiles, runs of 1: a0 b0 a1 b1 ...
 llvm::SmallVector<mlir::Value> interleaved(ElementEmitter &emitter,
                                            llvm::ArrayRef<mlir::Value> tiles,
                                            int64_t run);

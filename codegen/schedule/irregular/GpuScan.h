@@ -18,16 +18,18 @@ inline ts::Dim wordsOfLine(ts::Dim tiles, mlir::Type element) {
   return (tiles + groups) * (element.getIntOrFloatBitWidth() > 32 ? 2 : 1);
 }
 
-/// Groups of threads that are combined at once in the narrow form, and how many
-/// of a CTA's threads have elements: all or whole such.
+/// The narrow form (few columns beside each other): a group of threads has one
+/// element of each column. kGroupsAtOnce groups are combined at a time.
 constexpr int64_t kGroupsAtOnce = 8;
+/// Groups of a CTA of `threads` threads. Beyond two times kGroupsAtOnce it is a
+/// multiple of kGroupsAtOnce.
 inline int64_t narrowGroups(int64_t threads, int64_t columns) {
   int64_t groups = threads / columns;
   return groups <= 2 * kGroupsAtOnce ? groups
                                      : groups / kGroupsAtOnce * kGroupsAtOnce;
 }
-/// The same of `steps` elements each, where a program has whole lines of
-/// `length`.
+/// The same if a program has whole lines of `length` elements and a thread has
+/// `steps` of them.
 inline int64_t wholeGroups(int64_t length, int64_t steps) {
   int64_t groups = (length + steps - 1) / steps;
   return groups <= 2 * kGroupsAtOnce

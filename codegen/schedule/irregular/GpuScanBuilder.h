@@ -12,6 +12,9 @@
 
 namespace knapper::scan {
 
+/// Emits one program of a ts.scan by the form that `config` names. A program
+/// has a line, a part of a line (clusters, look-back) or several lines. The
+/// build functions fail after a diagnostic at the kernel.
 struct ScanBuilder {
   BuildContext &context;
   config::ScanGpuConfig config;
@@ -26,7 +29,7 @@ struct ScanBuilder {
   ts::Dim length = dims[axis];
   mlir::Type element = computeType(ts::elementTypeOf(op.getInput()));
   bool isUnsigned = ts::elementTypeOf(op.getInput()).isUnsignedInteger();
-  /// The run of the line that is this program's, and which part it is.
+  /// This program's part of the line: [begin, end).
   mlir::Value begin = {}, end = {};
 
   mlir::vector::CombiningKind kind() {
@@ -35,6 +38,7 @@ struct ScanBuilder {
   mlir::vector::CombiningKindAttr kindAttr() {
     return mlir::vector::CombiningKindAttr::get(b.getContext(), kind());
   }
+  /// The identity of the scan's reduction; `count` lanes, 0: a scalar.
   mlir::Value none(int64_t count) {
     return neutralElement(e, op.getKind(), element, isUnsigned, count);
   }
@@ -47,10 +51,11 @@ struct ScanBuilder {
   mlir::UnitAttr reverse() { return flag(op.getReverse()); }
   mlir::UnitAttr exclusive() { return flag(op.getExclusive()); }
 
-  /// The program's place among those without clusters; sets the run. Parts
-  /// begin at multiples of `step`.
+  /// Sets `begin` and `end` from the program's rank in its cluster, and returns
+  /// its number without that rank. Parts begin at multiples of `step`.
   mlir::Value share(mlir::Value id, int64_t step);
-  /// What the line's parts before this one's make, by what each makes.
+  /// The reduction of all parts before this program's. `own`: the reduction of
+  /// its part. The programs of the cluster exchange these.
   mlir::Value before(mlir::Value own);
   mlir::Value read(const Coord &at, int64_t count) {
     mlir::Value x = e.emit(op.getInput(), at);
@@ -60,7 +65,8 @@ struct ScanBuilder {
   llvm::LogicalResult buildShort();
   llvm::LogicalResult buildColumns();
   llvm::LogicalResult buildLines();
-  /// Lanes go along their lines together; `coordAt`: where they are at a step.
+  /// Each lane walks along its own line, all at the same step. `coordAt`: the
+  /// lanes' coordinate at a step.
   llvm::LogicalResult
   walkSteps(llvm::function_ref<Coord(mlir::Value step)> coordAt);
   llvm::LogicalResult buildLookBack();

@@ -5,29 +5,32 @@
 
 namespace knapper {
 
-/// How updates are shared out: by programs along some of their dims; loops over
-/// the others meet the updates of one element in order.
+/// How the updates are divided among programs. A program has one position along
+/// each dim of `own` and loops over `loops`. So it meets the updates of one
+/// element in their order.
 struct ScatterSplit {
   llvm::SmallVector<ts::Dim> dims; ///< of the updates
   llvm::SmallVector<unsigned> own; ///< dims that a program has one position of
   llvm::SmallVector<unsigned> loops;
 
   explicit ScatterSplit(mlir::Operation *scatter);
-  /// Whether lanes may run along the last dim.
+  /// Whether the lanes of a tile may run along the last dim.
   bool hasLanes() const {
     return !own.empty() && own.back() + 1 == dims.size();
   }
-  /// How many elements there are.
+  /// Elements of the updates; `one` is the size 1.
   ts::Dim updates(ts::Dim one) const;
-  /// How many programs there are, of `lanes` updates side by side (0: of one).
+  /// Programs of the launch. A program has `lanes` neighbouring updates at a
+  /// time (0: one).
   ts::Dim programs(ts::Dim one, int64_t lanes) const;
 };
 
-/// The dim of the result that the first index counts along, if there is one.
+/// The dim of the result along which the first index counts, if any.
 std::optional<unsigned> indexedDim(mlir::Operation *scatter);
-/// Whether a value of the region is the same along its last dim.
+/// Whether all elements along the value's last dim are equal.
 bool isSameAlongLast(mlir::Value value);
-/// How updates are combined; none: they replace what is there.
+/// The reduction that combines updates with the result. Nothing: an update
+/// replaces the element.
 std::optional<ts::ReduceKind> scatterReduction(mlir::Operation *scatter);
 
 } // namespace knapper

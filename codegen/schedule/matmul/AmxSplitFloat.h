@@ -1,21 +1,27 @@
 //===- AmxSplitFloat.h - Matmuls of float32 in tile registers ------------===//
 //
-// A float32 is the sum of three bf16 (of which it has the 24 bits), and a
-// matmul the sum of those six matmuls of parts that are not far below its
-// last bit: no less exact than a loop of fused FMAs, since each 32 of
-// K are rounded less often. Of two parts and three matmuls the error is about
-// 1e-5 (Henry, Tang and Heinecke, Leveraging the bfloat16 Artificial
-// Intelligence Datatype For Higher-Precision Computations, 2019). Both sides
-// are split into scratch as they come; what is summed over at most kChunk of K
-// is added to the sums before it.
+// Source: Henry, Tang and Heinecke, "Leveraging the bfloat16 Artificial
+// Intelligence Datatype For Higher-Precision Computations", 2019.
 //
-// Not every number is the sum of its parts: what is not finite, or beyond 2^40,
-// whose sums might overflow in another order; and tiles take denormals for
-// zeros, which matters where the result is as small. So rows and panels carry a
-// mark, and a row is multiplied again in float32
-//   if it, or the panel, has numbers that are beyond or not finite,
-//   if either has numbers other than 0 below 2^-50 and some result is below
-//   2^-40: with all numbers below 2^40 what is lost is 2^-69 at most.
+// A float32 has 24 bits of mantissa and is the sum of three bf16 of 8 bits. A
+// matmul of float32 is then nine matmuls of parts, of which three are below the
+// last bit of the result and are left out.
+//
+//   parts  matmuls  error
+//   3      6        no larger than that of FMAs: a sum is rounded once for
+//                   32 elements of K, not once for each
+//   2      3        about 1e-5
+//
+// Both operands are split into scratch as the program reads them. Sums over at
+// most kChunk elements of K are added to the accumulators.
+//
+// Three kinds of numbers are not the sum of their parts or are not safe:
+// numbers that are not finite; numbers beyond 2^40, whose sums may overflow in
+// another order; denormals, which tile registers read as 0. So each row of A
+// and each panel of B has a mark. A row is multiplied again in float32
+//   if the row or the panel has a number beyond 2^40 or one that is not finite;
+//   if either has a nonzero number below 2^-50 and some result is below 2^-40.
+// Otherwise, with all numbers below 2^40, the error of that is at most 2^-69.
 //
 //===----------------------------------------------------------------------===//
 #pragma once
@@ -24,39 +30,43 @@
 
 namespace knapper {
 
-/// A matmul in parts.
+/// The sizes of a matmul in parts.
 struct SplitShape {
   int64_t parts; ///< 2 or 3
   int64_t panel; ///< columns of B at a time
-  int64_t depth;
-  int64_t rows; ///< of A at a time, at most
+  int64_t depth; ///< K
+  int64_t rows;  ///< rows of A at a time, at most
 };
 
-/// Whether it is worth it for `blockRows` rows of A, `panels` panels in all.
+/// Whether splitting is faster than FMAs for programs of `blockRows` rows of A
+/// and `panels` panels of B in all. `cacheBytes`: L2 for the split operand.
 bool splitPays(const SplitShape &shape, int64_t blockRows, int64_t panels,
                int64_t cacheBytes);
 
-/// Rows of a program below which splitting the panel takes longer than it
-/// saves.
+/// The fewest rows of a program for which splitting its panel pays.
 int64_t leastSplitRows(int64_t parts);
 
+/// Emits the splits and the matmuls of parts of one program.
 class SplitBlocks {
 public:
-  /// `at`: scratch from that byte on is free.
+  /// `at`: the first free byte of scratch.
   SplitBlocks(ElementEmitter &emitter, const SplitShape &shape, int64_t at);
-  /// Bytes of scratch.
+  /// Bytes of scratch from `at` on.
   static int64_t scratchBytes(const SplitShape &shape);
 
-  /// Rows 0 .. count - 1, consecutive in K, and their marks.
+  /// Splits rows 0 .. count - 1 of A, consecutive in K, `lda` elements apart,
+  /// and computes their marks.
   llvm::LogicalResult splitRows(mlir::Value a, mlir::Value base,
                                 mlir::Value lda, mlir::Value count);
-  /// A panel of B, [K][columns] with rows `ldb` apart, and its mark.
+  /// Splits a panel of B, [K][columns] with rows `ldb` elements apart, and
+  /// computes its mark.
   llvm::LogicalResult splitPanel(mlir::Value b, mlir::Value base,
                                  mlir::Value ldb);
-  /// Rows row .. row + valid - 1 of those that were split, at most blockTile's,
-  /// times the panel, to the start of `sums`, [rows][panel]. `again(i)` puts
-  /// the float32 matmul of row `row + i` there instead. Columns at or past
-  /// `validColumns` (null: none) are of no account.
+  /// Multiplies the split rows row .. row + valid - 1, at most blockTile's, by
+  /// the panel. The results go to the start of `sums`, [rows][panel]. If the
+  /// marks require it, `again(i)` writes the float32 results of row `row + i`
+  /// there. Results at or past `validColumns` (null: there are none) are not
+  /// looked at.
   llvm::LogicalResult
   multiply(mlir::Value row, mlir::Value valid, mlir::Value validColumns,
            mlir::Value sums,

@@ -16,41 +16,43 @@ constexpr int64_t accumulatorBytes(bool inTiles) {
   return inTiles ? 8192 : 4096;
 }
 
-/// How many of K a step takes: what lies together in a packed panel, and on
-/// targets with products of pairs in a gathered one.
+/// Elements of K that one step takes. They are contiguous in a packed panel,
+/// and on targets with dot instructions for pairs also in a gathered panel.
 int64_t dotGroup(const MatmulProblem &matmul);
 
 /// Rows of a gathered panel beyond K, at most: it is transposed in blocks.
 constexpr int64_t kRowsPastPanel = 16;
 
-/// Whether programs read panels of a right side that is no constant where they
-/// lie: the columns are consecutive, and there are too few rows to be worth a
-/// copy, or the copy would lie no better. Rows of a wide matrix are a line each
-/// of a panel, at distances that often fall into a few sets of the caches.
+/// Whether programs read a right side that is no constant in place, without
+/// gathering panels. Its columns must be consecutive, and either there are too
+/// few rows for a copy to pay, or the copy would not be laid out better. In a
+/// wide matrix each row of a panel is one cache line, at a distance that maps
+/// to few cache sets.
 bool readsInPlace(const MatmulProblem &matmul, const TargetDesc &target,
                   int64_t panel);
 
-/// Whether programs copy their rows of a left side whose columns are
-/// consecutive (the gradient of a weight): an element of K is then a line, at
-/// distances as above. `[K][rowPitch]` in scratch, behind what `panelBytes`
-/// counts.
+/// Whether programs copy their rows of a left side whose rows are consecutive
+/// in memory (the gradient of a weight): each element of K is then a cache
+/// line, at distances as above. The copy is [K][rowPitch] in scratch, behind
+/// panelBytes.
 bool copiesRows(const MatmulProblem &matmul, const TargetDesc &target);
-/// Elements of K lie an odd number of lines apart.
+/// Elements from one element of K to the next in that copy: an odd number of
+/// cache lines, so that they spread over all cache sets.
 constexpr int64_t rowPitch(int64_t blockRows) {
   return ((blockRows + 31) / 16 | 1) * 16;
 }
-/// Scratch for a panel of a right side that is no constant.
+/// Bytes of scratch for a gathered panel of a right side that is no constant.
 constexpr int64_t panelBytes(int64_t depth, int64_t panel) {
   return (depth + kRowsPastPanel) * panel * 4 + 64;
 }
 
-/// How the rows of a matmul are cut. Programs are numbered block by block,
-/// within a block panel by panel, of a panel part by part.
+/// How the rows of a matmul are divided among programs. Programs are numbered
+/// by block, then by panel, then by part of the block's rows.
 struct RowSplit {
   ts::Dim blocks, parts;
 };
 
-/// As a configuration has it.
+/// The division that a configuration says.
 RowSplit splitOf(const MatmulProblem &matmul, const MatmulCpuConfig &config);
 
 /// A program's matmul in parts of bf16, where this target has those and the

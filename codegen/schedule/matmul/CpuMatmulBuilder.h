@@ -1,6 +1,6 @@
 //===- CpuMatmulBuilder.h - The builder of matmuls -----------------------===//
-// Internal to CpuMatmul.cpp, which says how a program is built, and
-// CpuMatmulPanel.cpp.
+// Internal to CpuMatmul.cpp, whose head describes a program, CpuMatmulPanel.cpp
+// and CpuGroupedMatmul.cpp.
 #pragma once
 
 #include "codegen/schedule/core/ElementEmitter.h"
@@ -11,6 +11,7 @@
 
 namespace knapper {
 
+/// Emits one program: a block of rows of A times one or more panels of B.
 class MatmulBuilder {
 public:
   MatmulBuilder(BuildContext &context, const MatmulCpuConfig &config,
@@ -32,7 +33,7 @@ public:
               : this->matmul.group ? registerTile(target, panel)
                                    : groupTile(target, panel, step)),
         expandedRows((shape.rows + 1) / 2) {
-    // No more rows than that: nothing to put into scratch.
+    // No more rows than that: no scratch is needed.
     std::optional<int64_t> rows = this->matmul.lhs.free.asConstant();
     if (this->matmul.group && rows && *rows >= 1 && *rows <= expandedRows)
       shape.rows = expandedRows = *rows;
@@ -41,10 +42,12 @@ public:
   llvm::LogicalResult build();
 
 private:
-  /// The same where experts have rows of their own (CpuGroupedMatmul.cpp).
+  /// The same for a grouped GEMM: each expert has its own rows
+  /// (CpuGroupedMatmul.cpp).
   llvm::LogicalResult buildGrouped();
-  /// The program's rows times panel `panelIndex`, when batchIndex, outerIndex,
-  /// column and firstRow are there. `rowsKey` tells programs of other rows.
+  /// Multiplies the program's rows by panel `panelIndex`. batchIndex,
+  /// outerIndex, column and firstRow must be set. `rowsKey`: a number that
+  /// identifies the rows, so that split rows can be reused.
   llvm::LogicalResult multiplyPanel(mlir::Value rows, mlir::Value panelIndex,
                                     mlir::Value tilesBefore, mlir::Value lines,
                                     llvm::function_ref<mlir::Value()> rowsKey);
@@ -58,7 +61,7 @@ private:
   llvm::LogicalResult multiply(mlir::Value rows, mlir::Value tilesBefore,
                                mlir::Value share);
   llvm::LogicalResult bySplitBlocks(mlir::Value rows, mlir::Value key);
-  /// The sums of one register tile: `width` columns, `shift` on.
+  /// The sums of one register tile: `width` columns from column `shift` on.
   mlir::Value mainloop(mlir::Value row, mlir::Value valid, int64_t tileRows,
                        int64_t width, int64_t shift, mlir::Value fetch);
   mlir::Value scaledMainloop(mlir::VectorType type, mlir::Value aOffset,
@@ -77,10 +80,11 @@ private:
   int64_t step;    ///< of K, whose elements of a column lie together in B
   mlir::Type sums; ///< element type of the accumulators
   bool inTiles;    ///< matmuls go through tile registers
-  /// Of float32 through tile registers as well, where a program has the rows.
+  /// Set if float32 is multiplied in parts of bf16 through tile registers,
+  /// which a program with enough rows does.
   std::optional<SplitShape> inParts;
   RegisterTile shape;
-  /// Of scaled integers: tiles of more rows read the expanded panel.
+  /// For scaled integers: tiles of more rows than this read the expanded panel.
   int64_t expandedRows;
 
   llvm::SmallVector<mlir::Value> batchIndex, outerIndex;

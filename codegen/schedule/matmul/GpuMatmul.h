@@ -1,5 +1,5 @@
-// What schedules of matmuls on GPUs share: those of matrices and those of
-// convolutions, whose left side is read through a window.
+// What the GPU's schedules of matmuls share: matmuls of matrices, and
+// convolutions as implicit GEMM, whose left side is read through a window.
 #pragma once
 
 #include "codegen/schedule/core/Conditions.h"
@@ -14,52 +14,59 @@ namespace knapper {
 using config::MatmulAlgorithm;
 using config::MatmulGpuSchedule;
 
-/// Batch dims and rows that do not follow the others in memory; sizes of one
-/// left out.
+/// The dims that a tile does not have: batch dims, and row dims that are not
+/// contiguous with the others. Dims of size 1 are left out. Strides in
+/// elements.
 struct Outer {
   llvm::SmallVector<ts::Dim> sizes, aStrides, bStrides;
 };
 Outer outerOf(const MatmulProblem &matmul);
 
-/// CTAs of tiles of this size, clusters apart.
+/// CTAs of the launch with tiles of rows x columns, without the factor of
+/// clusters.
 ts::Dim programsOf(const MatmulProblem &matmul, const Outer &outer,
                    int64_t rows, int64_t columns);
 
-/// What the blocks of this matmul depend on, in representative sizes.
+/// The input of the cost model (GpuMatmulCost.h), with a representative value
+/// for each symbol.
 GpuMatmulProblem problemOf(const MatmulProblem &matmul, const Outer &outer,
                            int64_t rows, const TargetDesc &target);
 
-/// A side as a tensor for copies of boxes; nothing if its elements lie too far
-/// apart. `depthFirst`: the contracting dim is the innermost.
+/// A side as the tensor of a TMA descriptor.
 struct MappedSide {
   OperandMap map;
-  bool depthFirst = true;
-  int64_t batch = 0; ///< bit i: outer dim i is a dim of the map
+  bool depthFirst = true; ///< the contracting dim is the innermost
+  int64_t batch = 0;      ///< bit i: outer dim i is a dim of the map
 };
+/// Nothing if TMA cannot read the side: no stride is 1. Requirements on
+/// symbolic sizes and strides are added to `conditions`.
 std::optional<MappedSide> mapSide(const MatmulOperand &side,
                                   llvm::ArrayRef<ts::Dim> outerSizes,
                                   llvm::ArrayRef<ts::Dim> outerStrides,
                                   Conditions &conditions);
-/// The kernel's result as a dense matrix a batch index, stored by boxes.
+/// The kernel's result as the tensor of a TMA descriptor: a dense matrix for
+/// each batch index.
 OperandMap mapResult(ts::KernelOp kernel, const MatmulProblem &matmul,
                      const Outer &outer, const GpuTileShape &blocks);
 
-/// Columns, at most `most`, that the region gets at once.
+/// Neighbouring columns, at most `most`, that the epilogue's region computes at
+/// once.
 int64_t runOf(const MatmulProblem &matmul, const Epilogue &epilogue,
               int64_t most);
 
-/// Whether the result is one dense tensor of 16-bit elements whose places are
-/// the matmul's: blocks then leave through shared memory.
+/// Whether tiles of the result are stored through shared memory (TMA): one
+/// dense result of 16-bit elements in the matmul's own layout.
 bool leavesByBlocks(ts::KernelOp kernel, const Epilogue &epilogue);
 
-/// What the blocks decide; the rest as it is by default.
+/// The configuration with the fields that the tile shape decides; the others
+/// have their defaults.
 MatmulGpuSchedule configOf(MatmulAlgorithm algorithm,
                            const GpuTileShape &blocks, int64_t tileK);
-/// A schedule "gpu_matmul" but for guard and maps.
+/// The schedule "gpu_matmul" without guard and descriptors.
 Schedule scheduleOf(const MatmulProblem &matmul, const Outer &outer,
                     const MatmulGpuSchedule &config);
-/// By FMAs of f32, for every size. `run`: columns a region gets;
-/// `window`: the left side is read through one.
+/// The schedule by FMAs of f32, which takes every size. `run`: as of runOf;
+/// `window`: the left side is read through a window.
 Schedule simtSchedule(const MatmulProblem &matmul, int64_t run,
                       const TargetDesc &target, bool window);
 

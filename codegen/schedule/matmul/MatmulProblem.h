@@ -5,8 +5,8 @@
 
 namespace knapper {
 
-/// One side of the matmul, reduced to addresses: batch dims, free dims that
-/// stand alone, one merged free dim, one contracting dim.
+/// One side of the matmul as addresses: batch dims, free dims that cannot be
+/// merged, one merged free dim, one contracting dim. Strides in elements.
 struct MatmulOperand {
   mlir::BlockArgument base;
   ts::Dim offset;
@@ -16,23 +16,23 @@ struct MatmulOperand {
   ts::Dim contract, contractStride;
 };
 
-/// Everything about the matmul that choosing and building need.
+/// A kernel's matmul in the form that the schedules choose and build from.
 struct MatmulProblem {
-  mlir::Value result;              ///< of the hero
+  mlir::Value result;              ///< of the matmul op
   llvm::SmallVector<ts::Dim> rows; ///< free dims of the left side
   MatmulOperand lhs, rhs;
   bool packed = false;     ///< rhs is a constant matrix, packed in panels
   bool bytes = false;      ///< u8 times i8 in i32, packed; else floats
-  bool pairs = false;      ///< bf16, lhs consecutive along what is contracted
+  bool pairs = false;      ///< bf16, lhs consecutive along K
   bool transposed = false; ///< that matrix is N x K
-  /// The packed matrix holds integers, `group` rows of a column under one scale
-  /// and zero (ts.scaled_dot). 0: it does not.
+  /// The packed matrix holds integers of which `group` rows of a column have
+  /// one scale and zero point (ts.scaled_dot). 0: it holds no such integers.
   int64_t group = 0;
   bool nibbles = false;            ///< integers of four bits, else bytes
   mlir::BlockArgument scale, zero; ///< zero may be null
   llvm::SmallVector<ts::Dim> batch;
-  /// Where the rows of each index of the one batch dim end (ts.grouped_matmul):
-  /// the left side and the result have rows alone. Null: every index has all.
+  /// For ts.grouped_matmul: the row behind the last one of each expert. The
+  /// left side and the result then have no batch dim. Null: an ordinary matmul.
   mlir::BlockArgument ends;
 
   /// Batch dims of the result.
@@ -41,14 +41,14 @@ struct MatmulProblem {
   }
 };
 
-/// Blocks of `height` rows that hold the rows of all experts, each block those
-/// of one: so many at most.
+/// The largest number of blocks of `height` rows that the rows of all experts
+/// need, if a block has rows of one expert only.
 ts::Dim groupedBlocks(const MatmulProblem &matmul, int64_t height);
 
-/// The matmul of a kernel whose hero is one: each side one strided view of a
-/// kernel argument, one dim of columns; floats of at most 32 bits, u8 times a
-/// constant matrix of i8, or floats times a constant matrix of scaled integers.
-/// Nothing otherwise.
+/// The matmul of a kernel whose hero is a matmul. Nothing unless each side is a
+/// strided view of a kernel argument, there is one dim of columns, and the
+/// operands are floats of at most 32 bits, or u8 and a constant matrix of i8,
+/// or floats and a constant matrix of scaled integers.
 std::optional<MatmulProblem> analyseMatmul(ts::KernelOp kernel);
 
 } // namespace knapper

@@ -5,8 +5,8 @@
 
 namespace knapper {
 
-/// The region's one concatenation along the lane dim of what has the results'
-/// dims, if there are few operands.
+/// The region's only concatenation along the lane dim whose result has the dims
+/// of the kernel's results. Null if there is none, or if it has many operands.
 ts::ConcatOp concatAlong(ts::KernelOp kernel, unsigned lane);
 
 } // namespace knapper

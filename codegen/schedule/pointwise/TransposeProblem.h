@@ -10,8 +10,9 @@ struct TransposeProblem {
   unsigned rowDim; ///< of the result: innermost in the operand
 };
 
-/// The region's one transpose, if that exchanges the innermost dim and only
-/// elementwise ops of whole operands or single elements stand around it.
+/// The region's only transpose. Nothing unless it moves the innermost dim, and
+/// all other ops are elementwise, with operands of the full shape or of one
+/// element.
 std::optional<TransposeProblem> transposeOf(ts::KernelOp kernel);
 
 } // namespace knapper

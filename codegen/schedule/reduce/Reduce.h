@@ -1,5 +1,7 @@
 //===- Reduce.h - The builder of row and column reductions ----------------===//
-// Internal to Reduce.cpp and the other files whose names begin so.
+// Internal to Reduce.cpp, whose head describes the forms, and the other files
+// Reduce*.cpp. "Row": the lanes of a tile lie along a reduced dim. "Column":
+// they lie along a kept dim.
 #pragma once
 
 #include "codegen/schedule/core/ConfigOf.h"
@@ -11,7 +13,7 @@
 
 namespace knapper {
 
-/// The dims that a reducing op reads and those that it reduces.
+/// The dims of a reduction's operand, and the indices of those that it reduces.
 struct Space {
   llvm::SmallVector<ts::Dim> dims;
   llvm::SmallVector<int64_t> reduced;
@@ -20,95 +22,99 @@ struct Space {
   }
 };
 
-/// That of all reductions of a kernel; fails where they differ or there are
-/// none.
+/// The space that all reductions of a kernel have. Fails if they differ or
+/// there are none.
 mlir::FailureOr<Space> commonSpace(ts::KernelOp kernel);
 
-/// A copy whose composites are the reductions that they are made of; for a GPU,
-/// with as few dims as it can have (ReduceDims.cpp), of which its values, and
-/// what the programs of its schedule read and write, have the types.
+/// A copy of the kernel in which composites (softmax, layer_norm) are replaced
+/// by their reductions. For a GPU the copy also has as few dims as possible
+/// (ReduceDims.cpp): the types of its values are those that its programs read
+/// and write.
 mlir::OwningOpRef<ts::KernelOp> asReductions(ts::KernelOp kernel,
                                              const TargetDesc &target);
 
-/// The innermost dim that is not 1; a reduced one if all are.
+/// The innermost dim of a size other than 1. If all are 1: a reduced dim.
 unsigned laneDim(const Space &space);
-/// The dim along which tiles of rows lie: that, where it is reduced; on a GPU
-/// the longest reduced one, where that one is short or kept.
+/// The dim along which the tiles of rows lie: laneDim, if it is reduced. On a
+/// GPU it is the longest reduced dim, if laneDim is short or kept.
 unsigned laneOfRows(const Space &space, const TargetDesc &target);
 
-/// Row form: the first of the reduced dims, up to the lane dim, that tiles see
-/// as one run; the lane dim itself where the ones before it are apart.
+/// Row form: the first of the reduced dims that are contiguous with the lane
+/// dim, so that tiles see them as one run; the lane dim itself if none is.
 /// `kernel` has no composites.
 unsigned firstOfRun(ts::KernelOp kernel, const Space &space,
                     const TargetDesc &target);
-/// Elements of that run; column form: of the lane dim.
+/// Elements of that run. Column form: elements of the lane dim.
 ts::Dim sizeOfRun(const Space &space, unsigned first);
 
-/// How many rows are reduced together (ReduceGroups.cpp); 1: each apart.
+/// Rows that are reduced together (ReduceGroups.cpp); 1: one at a time.
 /// `kernel` has no composites.
 int64_t rowsOfGroup(ts::KernelOp kernel, const Space &space, int64_t lanes,
                     const TargetDesc &target);
-/// Bytes of scratch beside what is kept of rows.
+/// Bytes of scratch for the partial results of groups.
 int64_t scratchOfGroups(ts::KernelOp kernel);
 
-/// A space whose reduced dims lie between kept ones: those before, they, and
-/// those behind, of which columns lie beside each other.
+/// A space whose reduced dims lie between kept ones. Columns that differ in an
+/// `inner` dim are neighbours in memory.
 struct ColumnDims {
   llvm::SmallVector<ts::Dim> outer, rows, inner;
   int64_t length = 0, beside = 0; ///< elements of `rows`, of `inner`
 };
-/// Nothing where kept dims lie between the reduced ones, no dims lie behind
-/// them, or their sizes are no numbers.
+/// Nothing if kept dims lie between the reduced ones, if no dims lie behind
+/// them, or if sizes are symbols.
 std::optional<ColumnDims> columnDims(const Space &space);
 
-/// Rows that a thread of such columns holds at most.
+/// Rows that one thread of such columns keeps in registers, at most.
 constexpr int64_t kMostHeldRows = 16;
 
-/// Shared memory of programs of `lanes` lanes, `threads` a column.
+/// Bytes of shared memory of a program with `lanes` lanes and `threads` threads
+/// for each column.
 int64_t sharedBytes(ts::KernelOp kernel, int64_t lanes, int64_t threads);
 
-/// Of a GPU's kernel of columns, without composites: sets the fields of
-/// ReduceShared.cpp and the grid where that form takes less time than the one
-/// that `config` has (ReduceSharedChoose.cpp).
+/// For a GPU's column reduction without composites. If the form of
+/// ReduceShared.cpp takes less modelled time than the form in `config`, sets
+/// its fields and the grid (ReduceSharedChoose.cpp).
 void shareColumnsInBlock(ts::KernelOp kernel, const Space &space,
                          const TargetDesc &target, config::ReduceConfig &config,
                          ts::Dim &grid);
 
-/// The dim whose rows the programs of a cluster share: the longest reduced one,
-/// of which there is one at least.
+/// The dim that the programs of a cluster share: the longest reduced one. There
+/// must be one.
 unsigned sharedDim(const Space &space);
 
-/// Whether a column's tiles of `lanes` elements can stay in scratch.
+/// Whether scratch can keep a column's tiles of `lanes` elements.
 bool keepsColumns(const Space &space, int64_t lanes);
 
-/// What an element of a kept tensor is in scratch: what it is computed in.
+/// The element type of a kept tensor in scratch: the type it is computed in.
 inline mlir::Type scratchType(mlir::Value tensor) {
   return bufferType(computeType(ts::elementTypeOf(tensor)));
 }
 
-/// A row to ask for: so many rows after this one, how near.
+/// A prefetch of the row `rows` after the current one.
 struct Fetch {
   int64_t rows;
   int64_t locality;
 };
 
-/// Softmax's reductions, where nothing else reads what lies between them. Its
-/// results then stay the same if not the maximum but any number of about its
-/// size is subtracted.
+/// The reductions of a softmax whose intermediate values nothing else reads.
+/// Its results do not change if any number near the maximum is subtracted
+/// instead of the maximum.
 struct Shifted {
   ts::ReduceOp max, sum;
   mlir::Value exponentials; ///< what `sum` adds up
   mlir::Value result;       ///< exponentials over `sum`
 };
 
-/// Work of another row that a pass does tile by tile, beside its own.
+/// Work for another row that a pass does tile by tile, interleaved with its
+/// own.
 struct Between {
-  /// Called with the place of a tile, ahead of the pass's loads.
+  /// Called with the position of a tile, before the pass's loads.
   std::function<llvm::LogicalResult(mlir::Value place)> before;
-  /// Called when the pass has computed the tile, ahead of its stores.
+  /// Called when the pass has computed the tile, before its stores.
   std::function<llvm::LogicalResult()> after;
 };
 
+/// Emits one program of a reduction by the form that `config` names.
 class ReduceBuilder {
 public:
   ReduceBuilder(BuildContext &context, const config::ReduceConfig &config,
@@ -132,18 +138,18 @@ private:
   bool isReduced(unsigned dim) const {
     return llvm::is_contained(space.reduced, static_cast<int64_t>(dim));
   }
-  /// Whether a GPU holds the row as one tile: nothing is carried from tile to
-  /// tile.
+  /// Whether a GPU has the whole row as one tile, so that no loop over tiles
+  /// carries values.
   bool isOneTile() const {
     for (unsigned d = 0; d < space.dims.size(); ++d)
       if (isReduced(d) && !space.dims[d].isConstant(d == lane ? lanes : 1))
         return false;
     return rowForm && target.simt;
   }
-  /// Whether threads of a GPU hold all rows of their columns: passes then are
-  /// no loops, and one takes what the one before has read.
+  /// Whether the threads of a GPU keep all rows of their columns in registers.
+  /// Then a pass is no loop, and reads what the pass before it has loaded.
   bool holdsColumns();
-  /// Reads them, all rows before the first is reduced.
+  /// Loads all these rows, before the first is reduced.
   llvm::LogicalResult readColumns();
   /// Runs `body` for every tile of the row (or column), with its coordinate.
   using TileFn =
@@ -151,81 +157,86 @@ private:
           const Coord &, mlir::Value valid, mlir::ValueRange carried)>;
   using JoinFn = llvm::function_ref<llvm::SmallVector<mlir::Value>(
       mlir::ValueRange before, mlir::ValueRange sums)>;
-  /// `join`: unless they have few iterations, the innermost of several loops
-  /// around a tile starts with `carried` anew, and is joined with what came
-  /// before it.
+  /// `join`: if there are several loops around a tile, the innermost one starts
+  /// with `carried` again, and `join` combines its result with the result so
+  /// far. Loops of few iterations do without.
   llvm::FailureOr<llvm::SmallVector<mlir::Value>>
   forTiles(mlir::ValueRange carried, TileFn body, JoinFn join = nullptr);
   struct TileLoops; // ReduceLoops.cpp
   void findPasses();
   void allocateScratch(mlir::Value shift);
-  /// Moves to a row (column form: to a column block and what is around it).
+  /// Sets the state to a row (column form: to a block of columns) of the
+  /// program.
   void moveTo(mlir::Value program);
   /// Computes the reductions of a pass.
   llvm::LogicalResult run(unsigned pass, llvm::ArrayRef<Fetch> fetches = {},
                           Between *between = nullptr);
-  /// What the lanes of a pass start with: a tile a reduction, two of an index.
+  /// The initial values of a pass: one tile for each reduction, two for an
+  /// index.
   llvm::SmallVector<mlir::Value>
   startOfPass(llvm::ArrayRef<mlir::Operation *> reductions);
-  /// The pass's step for one tile: what is carried, with the tile's elements.
+  /// One step of a pass: combines the carried values with a tile's elements.
   llvm::FailureOr<llvm::SmallVector<mlir::Value>>
   reduceTile(llvm::ArrayRef<mlir::Operation *> reductions, const Coord &at,
              mlir::Value valid, mlir::ValueRange carried,
              llvm::ArrayRef<Fetch> fetches, Between *between);
-  /// A reduction's result from the tile that the pass ends with; `where`: of an
-  /// index, those of its lanes.
+  /// Makes a reduction's result from the pass's last tile. `where`: for an
+  /// index reduction, the indices of the tile's lanes.
   void finish(mlir::Operation *reduction, mlir::Value tile, mlir::Value where);
   /// All passes of the row, one after another.
   llvm::LogicalResult passes();
   llvm::LogicalResult storeResults();
-  /// Row form, programs of a cluster share the run itself: finds the program's
-  /// own part of it.
+  /// Row form with a cluster that shares the run: finds the program's part of
+  /// it.
   void moveToPart();
-  /// What of a loop over a reduced dim is the program's own: [first, second).
+  /// The program's part of a loop over a reduced dim: [first, second).
   std::pair<mlir::Value, mlir::Value> ownRows(unsigned dim);
-  /// A reduction's tile over the whole column, of those of the cluster.
+  /// Combines a reduction's tiles of all programs of the cluster.
   mlir::Value acrossCluster(mlir::Operation *reduction, mlir::Value tile);
   // Columns that threads share out (ReduceShared.cpp).
   void moveToTiles(mlir::Value program);
   int64_t rowsOfThread() const;
-  /// Where each thread's row number `step` is; `isCut`: some have none.
+  /// The coordinate of each thread's row number `step`. `isCut`: some threads
+  /// have no such row.
   Coord stepAt(mlir::Value step, bool isCut);
   llvm::FailureOr<llvm::SmallVector<mlir::Value>>
   forSteps(mlir::ValueRange carried, TileFn body);
   struct Best {
     mlir::Value value, index;
   };
-  /// The better of two elements, of equal ones the first (or last).
+  /// The better of two elements; of equal ones the first (or last, as `op`
+  /// says).
   Best better(ts::ArgReduceOp op, Best a, Best x);
-  /// What the threads of a column have, combined: all of them have it.
+  /// Combines the values of the threads of each column. All of them get the
+  /// result.
   llvm::SmallVector<mlir::Value>
   ofAllThreads(llvm::ArrayRef<mlir::Operation *> reductions,
                llvm::ArrayRef<mlir::Value> own);
 
-  /// Stores a result of the columns: one program of a cluster does.
+  /// Stores a result of the columns. Only one program of a cluster does.
   void storeColumns(mlir::Value tile, unsigned result, const Coord &coord);
-  /// On a GPU: `rows` rows from `begin` on, of `total`, each one tile; all are
-  /// read before the first is reduced.
+  /// On a GPU: computes `rows` rows from `begin` on, of `total`, each of one
+  /// tile. Loads all of them before the first is reduced.
   llvm::LogicalResult heldRows(mlir::Value begin, mlir::Value total);
-  /// Notes which operands are read row by row, for `fetchRow`.
+  /// Finds the operands that are read row by row, for `fetchRow`.
   void findRowOperands();
-  /// Asks for a row further on, at the place of the current tile.
+  /// Prefetches a later row at the position of the current tile.
   void fetchRow(Fetch fetch);
-  /// Column form: asks for the column tile some steps of `dim` further on.
+  /// Column form: prefetches the column tile some steps of `dim` ahead.
   void fetchColumns(unsigned dim,
                     const llvm::DenseMap<unsigned, mlir::Value> &indices);
   /// The coordinate of a tensor with the kept dims (and dims of size 1).
   llvm::FailureOr<Coord> keptCoord(mlir::Type type);
 
   // Softmax by a guessed maximum (ReduceSoftmax.cpp).
-  /// The reductions of softmax, if guessing its maximum is cheaper than finding
-  /// it.
+  /// The reductions of a softmax for which a guess of the maximum is cheaper
+  /// than the maximum.
   std::optional<Shifted> guessesMaximum() const;
   /// The tile of the row from `start` on, which is a multiple of `multiple`.
   Coord tileOfRow(mlir::Value start, int64_t multiple);
   /// The largest of a few tiles of the row.
   llvm::FailureOr<mlir::Value> sampleMaximum(ts::ReduceOp max);
-  /// `far`: the row, counted from this one, to bring to the second-level cache.
+  /// `far`: rows ahead of the one that is prefetched into L2.
   llvm::LogicalResult sumByGuess(Shifted softmax, int64_t far,
                                  Between *between = nullptr);
 
@@ -240,25 +251,26 @@ private:
   mlir::Value firstLine();
   /// The result's tile, unspecified where it is not valid; null on an error.
   mlir::Value resultTile(const Coord &at);
-  /// Stores what of a tile from `start` on lies before `end`; computes it first
-  /// where `tile` is null.
+  /// Stores the elements of a tile from `start` on that are before `end`. If
+  /// `tile` is null, computes it first.
   llvm::LogicalResult storeTile(mlir::Value tile, mlir::Value start,
                                 mlir::Value end);
 
   // Indices (ReduceIndex.cpp).
-  /// Of elements' numbers: the fewest bits that the dim is known to need.
+  /// The integer type of element indices: the fewest bits that the dim needs.
   mlir::Type indexType(ts::ArgReduceOp op);
   /// Each lane's index, in elements of `scalar`.
   mlir::Value indicesOfLanes(const LaneIndex &index, mlir::Type scalar);
-  /// The better of each lane's best and its element of a tile, which has the
-  /// index `index`; `inside`: lanes that have an element, null: all.
+  /// For each lane the better of its best element and its element of a tile
+  /// with the indices `index`. `inside`: the lanes that have an element; null:
+  /// all.
   Best betterOfLanes(ts::ArgReduceOp op, Best best, mlir::Value tile,
                      const LaneIndex &index, mlir::Value inside);
   /// The index of a row's best element, from the best of its lanes.
   mlir::Value indexOfRow(ts::ArgReduceOp op, Best lanesBest);
 
   // Indices of floats, past NaNs (ReduceArg.cpp).
-  /// The op of a pass that does nothing else than find such an index.
+  /// The op of a pass whose only reduction finds such an index; else null.
   ts::ArgReduceOp passesNan(unsigned pass) const;
   llvm::LogicalResult indexPassingNan(ts::ArgReduceOp op, unsigned pass);
 
@@ -266,28 +278,30 @@ private:
   /// Rows from `begin` to before `end`.
   llvm::LogicalResult groupedRows(mlir::Value begin, mlir::Value end);
   void allocatePartials();
-  /// The tile in scratch as the partial result of the current row.
+  /// Stores a tile in scratch as the partial result of the current row.
   void storePartial(mlir::Operation *reduction, mlir::Value tile);
-  /// The results of all rows of the group, from their partial ones.
+  /// Makes the results of all rows of the group from their partial results.
   void finishGroup(mlir::Operation *reduction);
-  /// Stores `count` rows' results of the shape of the reduction, a row a lane;
-  /// false where some are computed of more than reductions.
+  /// Whether results of the reduced shape can be stored one row in each lane:
+  /// they follow from reductions alone. storeLanes stores those of `count`
+  /// rows.
   bool canStoreLanes();
   llvm::LogicalResult storeLanes(mlir::Value first, mlir::Value count);
 
-  /// The current tile of a kept tensor in its scratch: the type of that, and
-  /// where. `valid`: lanes inside the row, all of them if null.
+  /// Type and coordinate in scratch of the current tile of a kept tensor.
+  /// `valid`: lanes inside the row; null: all.
   std::pair<mlir::Type, Coord> tileInScratch(mlir::Value tensor,
                                              mlir::Value valid);
-  /// Leaves a tile in scratch where later passes want it. Every form of a pass
-  /// calls this with what it reduces.
+  /// Stores a tile in scratch if a later pass reads it. Every form of a pass
+  /// calls this with the tensor that it reduces.
   void keepTile(mlir::Value tensor, mlir::Value tile, mlir::Value valid);
-  /// Bytes of a row of a kept tensor; column form: of a column's tiles.
+  /// Bytes of a row of a kept tensor (column form: of a column's tiles).
   ts::Dim bytesInScratch(mlir::Value tensor);
 
   mlir::Value combine(mlir::Operation *reduction, mlir::Value a, mlir::Value v,
                       bool isUnsigned);
-  /// How a tile of partial results becomes one.
+  /// The vector reduction, and its fast-math flags, that makes one result of a
+  /// tile of partial results.
   std::pair<mlir::vector::CombiningKind, mlir::arith::FastMathFlags>
   howTo(mlir::Operation *reduction, mlir::Value tile);
   mlir::Value horizontal(mlir::Operation *reduction, mlir::Value tile);

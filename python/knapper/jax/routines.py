@@ -46,6 +46,7 @@ def batched(function: Callable[[np.ndarray], tuple[Any, ...]], avals_out: list[A
 
 
 def eig(left: bool, right: bool) -> Callable[[np.ndarray], tuple[Any, ...]]:
+    """Eigenvalues, then left and right eigenvectors as asked. `run` raises LinAlgError for numbers that are not finite."""
     def run(a: np.ndarray) -> tuple[Any, ...]:
         import scipy.linalg
 
@@ -79,6 +80,7 @@ def hessenberg(a: np.ndarray) -> tuple[Any, ...]:
 
 
 def tridiagonal(lower: bool) -> Callable[[np.ndarray], tuple[Any, ...]]:
+    """LAPACK's sytrd or hetrd: a symmetric or Hermitian matrix to tridiagonal form."""
     def run(a: np.ndarray) -> tuple[Any, ...]:
         import scipy.linalg
 

@@ -150,6 +150,7 @@ class Reducer:
         return any(self.accept(replace(self.case, feeds=[f])) for f in self.case.feeds)
 
     def one_output(self) -> bool:
+        """Keeps one output if the case still fails. Whether the case changed."""
         outputs = list(self.case.model.graph.output)
         if len(outputs) == 1:
             return False

@@ -15,6 +15,8 @@ class Refused(Exception):
 
 @dataclasses.dataclass
 class Parts:
+    """The arguments and subgraphs of a higher-order operator."""
+
     arguments: dict[str, Any]  # as the row reads them, tensors only
     # (attribute of the module, what the graph is called with) each
     graphs: list[tuple[str, list[Any]]]

@@ -19,6 +19,8 @@ from knapper.torch.weights import Weights
 
 
 class NodeDescriber:
+    """Walks a functional graph once. Collects its inputs, its nodes, and the operators that no row imports (`missing`)."""
+
     def __init__(
         self, module: GraphModule, frozen: dict[int, torch.Tensor] | None = None
     ) -> None:
@@ -57,6 +59,7 @@ class NodeDescriber:
     # ---- inputs
 
     def placeholders(self) -> None:
+        """Describes the graph's inputs: tensors, sizes and numbers, in order."""
         found = [node for node in self.module.graph.nodes if node.op == "placeholder"]
         for index, node in enumerate(found):
             value = node.meta.get("val")
@@ -94,6 +97,7 @@ class NodeDescriber:
         )
 
     def add_tensor(self, node: Node, value: torch.Tensor, made: Input) -> None:
+        """Adds an input that is a tensor, with its dtype, dims and strides."""
         refuse_device(value, f"input {node.name}")
         if value.layout != torch.strided or value.dtype not in DTYPES:
             self.missing.append(
@@ -153,6 +157,7 @@ class NodeDescriber:
     # ---- nodes
 
     def argument(self, value: Any, operands: list[str]) -> Any:
+        """An argument as the description has it. Adds the names of the tensors in it to `operands`."""
         if isinstance(value, Node):
             meta = value.meta.get("val")
             if isinstance(meta, (torch.SymInt, int)) and not isinstance(meta, bool):
@@ -190,6 +195,7 @@ class NodeDescriber:
         return {"%": key}
 
     def call(self, node: Node) -> None:
+        """Describes one call of an operator, or notes why it cannot."""
         target = node.target
         self.line = line_of(node)
         value = node.meta.get("val")
@@ -391,6 +397,7 @@ class NodeDescriber:
         self.checks.append((args[0], str(args[1]), bool(kwargs["is_matrix"])))
 
     def entry(self, node: Node, name: str, schema: Any, value: Any) -> dict[str, Any]:
+        """The description of a node: overload, arguments, results and the user's line."""
         operands: list[str] = []
         given = arguments_of(node, schema)
         order = self.storage(node, name, given)
@@ -482,6 +489,7 @@ class NodeDescriber:
     def results(
         self, node: Node, value: Any, first: int = 0
     ) -> list[dict[str, Any] | None]:
+        """What torch says of each result; None for one that nobody reads."""
         values = value if isinstance(value, (tuple, list)) else [value]
         if len(values) > 1 or isinstance(value, (tuple, list)):
             used = {
@@ -509,6 +517,7 @@ class NodeDescriber:
         return self.written[node].index(key) if node in self.written else key
 
     def mutation(self, node: Node) -> None:
+        """Describes an `aten.copy_` into an input at the end of the graph."""
         target, source = node.args[0], node.args[1]
         assert isinstance(target, Node)
         if target.op != "placeholder" or not isinstance(source, Node):

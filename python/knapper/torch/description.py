@@ -131,6 +131,8 @@ _OVERLOADS = ("overloads", "by_torch")  # fields of a Description that hold them
 
 @dataclasses.dataclass
 class Description:
+    """A described graph: its text for the compiler, and how a call's arguments and results map to inputs and outputs."""
+
     text: bytes
     inputs: list[Input]
     outputs: list[Output]

@@ -295,6 +295,7 @@ class _Writer(Describer):
         return names
 
     def placeholders(self) -> None:
+        """Describes the inputs by the program's signature: user inputs, parameters, buffers and constants."""
         nodes = {n.name: n for n in self.module.graph.nodes if n.op == "placeholder"}
         for spec in self.program.graph_signature.input_specs:
             if spec.kind == InputKind.TOKEN:
@@ -308,6 +309,7 @@ class _Writer(Describer):
         super().placeholders()
 
     def add_tensor(self, node: Any, value: torch.Tensor, made: Any) -> None:
+        """Adds a user's input, or the data of a parameter, buffer or constant."""
         if node in self.keys:
             return
         if made.tensor is not None:

@@ -17,6 +17,8 @@ from knapper.library import check, library
 
 
 class CObject(Structure):
+    """One tensor or number of a call, as the C side lays it out (capi/ObjectCall.h)."""
+
     _fields_ = [
         ("index", c_int32),
         ("rank", c_int32),

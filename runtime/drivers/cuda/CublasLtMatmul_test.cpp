@@ -47,16 +47,16 @@ float activated(float x, VendorActivation activation) {
   }
 }
 
-struct Case {
+struct MatmulCase {
   int64_t batch, rows, columns, depth; // batch 0: none
   bool lhsByRows, rhsByRows, bias;
   VendorActivation activation;
 };
 
-class CublasLtMatmul : public testing::TestWithParam<Case> {};
+class CublasLtMatmul : public testing::TestWithParam<MatmulCase> {};
 
 TEST_P(CublasLtMatmul, IsTheMatmul) {
-  const Case &c = GetParam();
+  const MatmulCase &c = GetParam();
   bool batched = c.batch > 0;
   int64_t batches = std::max<int64_t>(c.batch, 1);
   VendorMatmul p;
@@ -115,17 +115,17 @@ TEST_P(CublasLtMatmul, IsTheMatmul) {
 constexpr auto kNone = VendorActivation::none;
 INSTANTIATE_TEST_SUITE_P(
     Matmuls, CublasLtMatmul,
-    testing::Values(Case{0, 7, 9, 5, true, true, false, kNone},
-                    Case{0, 7, 9, 5, true, false, true, kNone},
-                    Case{0, 7, 9, 5, false, true, true, VendorActivation::relu},
-                    Case{0, 7, 9, 5, false, false, false,
-                         VendorActivation::geluTanh},
-                    Case{3, 4, 6, 8, true, true, true, kNone},
-                    Case{3, 4, 6, 8, false, false, false, kNone},
-                    Case{0, 1, 9, 5, true, false, true, kNone},
-                    Case{0, 7, 1, 5, true, true, true, kNone},
-                    Case{0, 7, 9, 1, false, true, false, kNone},
-                    Case{2, 1, 1, 1, true, true, true, kNone}));
+    testing::Values(
+        MatmulCase{0, 7, 9, 5, true, true, false, kNone},
+        MatmulCase{0, 7, 9, 5, true, false, true, kNone},
+        MatmulCase{0, 7, 9, 5, false, true, true, VendorActivation::relu},
+        MatmulCase{0, 7, 9, 5, false, false, false, VendorActivation::geluTanh},
+        MatmulCase{3, 4, 6, 8, true, true, true, kNone},
+        MatmulCase{3, 4, 6, 8, false, false, false, kNone},
+        MatmulCase{0, 1, 9, 5, true, false, true, kNone},
+        MatmulCase{0, 7, 1, 5, true, true, true, kNone},
+        MatmulCase{0, 7, 9, 1, false, true, false, kNone},
+        MatmulCase{2, 1, 1, 1, true, true, true, kNone}));
 
 VendorMatmul plain() {
   VendorMatmul p;

@@ -1,6 +1,6 @@
 """What a program of the corpus is: StableHLO text, its arguments, how exact.
 
-`register` puts a family's programs in; `everything` gives them all, in order.
+`register` puts a family's programs in; corpus/collect.py gives them all.
 """
 
 from __future__ import annotations
@@ -90,15 +90,6 @@ def build(
         name, op, element, text, tuple(array for array, _ in arguments), tuple(types), tuple(results), ulps, absolute,
         None if expected is None else tuple(expected),
     )  # fmt: skip
-
-
-def everything() -> list[Program]:
-    from corpus import contractions, elementwise, movement, quantised, random_bits, regions, windows  # noqa: F401
-
-    programs = [program for family in FAMILIES for program in family()]
-    names = [program.name for program in programs]
-    assert len(set(names)) == len(names), "names repeat"
-    return programs
 
 
 # ----------------------------------------------------------------------------

@@ -11,11 +11,11 @@ namespace {
 constexpr int kInvalidValue = 7, kNotSupported = 15;
 
 using Attributes = std::map<int, int64_t>;
-struct Operation {
+struct FakeOperation {
   int compute, scaleType;
   Attributes set;
 };
-struct Layout {
+struct FakeLayout {
   int dtype;
   uint64_t rows, columns;
   int64_t leading;
@@ -66,28 +66,28 @@ int cublasLtDestroy(void *handle) {
   delete static_cast<int *>(handle);
   return 0;
 }
-int cublasLtMatmulDescCreate(Operation **made, int compute, int scaleType) {
-  *made = new Operation{compute, scaleType, {}};
+int cublasLtMatmulDescCreate(FakeOperation **made, int compute, int scaleType) {
+  *made = new FakeOperation{compute, scaleType, {}};
   return 0;
 }
-int cublasLtMatmulDescDestroy(Operation *operation) {
+int cublasLtMatmulDescDestroy(FakeOperation *operation) {
   delete operation;
   return 0;
 }
-int cublasLtMatmulDescSetAttribute(Operation *operation, int attribute,
+int cublasLtMatmulDescSetAttribute(FakeOperation *operation, int attribute,
                                    const void *value, size_t bytes) {
   return store(operation->set, attribute, value, bytes);
 }
-int cublasLtMatrixLayoutCreate(Layout **made, int dtype, uint64_t rows,
+int cublasLtMatrixLayoutCreate(FakeLayout **made, int dtype, uint64_t rows,
                                uint64_t columns, int64_t leading) {
-  *made = new Layout{dtype, rows, columns, leading, {}};
+  *made = new FakeLayout{dtype, rows, columns, leading, {}};
   return leading < int64_t(rows) ? kInvalidValue : 0;
 }
-int cublasLtMatrixLayoutDestroy(Layout *layout) {
+int cublasLtMatrixLayoutDestroy(FakeLayout *layout) {
   delete layout;
   return 0;
 }
-int cublasLtMatrixLayoutSetAttribute(Layout *layout, int attribute,
+int cublasLtMatrixLayoutSetAttribute(FakeLayout *layout, int attribute,
                                      const void *value, size_t bytes) {
   return store(layout->set, attribute, value, bytes);
 }
@@ -103,10 +103,11 @@ int cublasLtMatmulPreferenceSetAttribute(Attributes *preference, int attribute,
                                          const void *value, size_t bytes) {
   return store(*preference, attribute, value, bytes);
 }
-int cublasLtMatmulAlgoGetHeuristic(void *, const Operation *, const Layout *a,
-                                   const Layout *, const Layout *,
-                                   const Layout *, const Attributes *preference,
-                                   int wanted, Heuristic *results, int *found) {
+int cublasLtMatmulAlgoGetHeuristic(void *, const FakeOperation *,
+                                   const FakeLayout *a, const FakeLayout *,
+                                   const FakeLayout *, const FakeLayout *,
+                                   const Attributes *preference, int wanted,
+                                   Heuristic *results, int *found) {
   // As a real one refuses what no kernel of it reads.
   // Sums of parts in float32 (2) are what we ask for.
   *found = wanted >= 1 && a->dtype == 0 && get(*preference, 5, 256) >= 4 &&
@@ -115,12 +116,12 @@ int cublasLtMatmulAlgoGetHeuristic(void *, const Operation *, const Layout *a,
     results[0] = {{kAlgorithm}, 1000, 0, 1, {}};
   return *found ? 0 : kNotSupported;
 }
-int cublasLtMatmul(void *, const Operation *operation, const float *alpha,
-                   const float *a, const Layout *aLayout, const float *b,
-                   const Layout *bLayout, const float *beta, const float *,
-                   const Layout *cLayout, float *d, const Layout *dLayout,
-                   const uint64_t *algorithm, void *workspace,
-                   size_t workspaceBytes, void *) {
+int cublasLtMatmul(void *, const FakeOperation *operation, const float *alpha,
+                   const float *a, const FakeLayout *aLayout, const float *b,
+                   const FakeLayout *bLayout, const float *beta, const float *,
+                   const FakeLayout *cLayout, float *d,
+                   const FakeLayout *dLayout, const uint64_t *algorithm,
+                   void *workspace, size_t workspaceBytes, void *) {
   bool aTransposed = get(operation->set, 3, 0), // CUBLAS_OP_T is 1
       bTransposed = get(operation->set, 4, 0);
   int64_t epilogue = get(operation->set, 7, 1);

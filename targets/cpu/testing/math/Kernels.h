@@ -1,8 +1,6 @@
 // Compiles expansions the way they ship: as tile programs, through the CPU
 // target, to an image that is mapped and called. Tests only.
-
-#ifndef KNAPPER_CODEGEN_LOWER_MATH_TESTING_KERNELS_H
-#define KNAPPER_CODEGEN_LOWER_MATH_TESTING_KERNELS_H
+#pragma once
 
 #include "runtime/artefact/ElfImage.h"
 #include "runtime/base/Error.h"
@@ -82,5 +80,3 @@ private:
 std::vector<std::string_view> isasHere();
 
 } // namespace knapper::vecmath::testing
-
-#endif // KNAPPER_CODEGEN_LOWER_MATH_TESTING_KERNELS_H

@@ -1,8 +1,6 @@
 // The functions under test with their references and bounds, and the comparison
 // of all, or a part of, the float32 arguments.
-
-#ifndef KNAPPER_CODEGEN_LOWER_MATH_TESTING_UNARY_H
-#define KNAPPER_CODEGEN_LOWER_MATH_TESTING_UNARY_H
+#pragma once
 
 #include "targets/cpu/testing/math/Kernels.h"
 
@@ -47,5 +45,3 @@ double ulpsF32(float got, double want, double smallest = 0);
 double ulpsF64(double got, long double want, double smallest = 0);
 
 } // namespace knapper::vecmath::testing
-
-#endif // KNAPPER_CODEGEN_LOWER_MATH_TESTING_UNARY_H
