@@ -8,8 +8,8 @@
 // that one program holds side by side; parts have one each. There are as many
 // parts as the sizes allow, whatever the machine is, so results do not depend
 // on its threads. Sums and products of floating-point numbers are formed in
-// another order. Sizes are constants, and the updates have a divisor near what
-// is wanted.
+// another order; sums begin at -0, which keeps the sign of every zero. Sizes
+// are constants, and the updates have a divisor near what is wanted.
 //
 //===----------------------------------------------------------------------===//
 #pragma once
