@@ -9,8 +9,9 @@
 // are constants are packed at compile time; weights that are arguments
 // (PyTorch, JAX) and gradients are packed by the program, a pass over the
 // filter that the convolution earns back. Where the filter comes from a kernel
-// that only transposes it, one pass does both. Runs on formed kernels: earlier
-// the transposes would cancel. Numbers do not change.
+// that only transposes it, one pass does both. The kernel is a transpose alone
+// where features fill the panels: that has a schedule of its own. Runs on
+// formed kernels: earlier the transposes would cancel. Numbers do not change.
 //
 //===----------------------------------------------------------------------===//
 #pragma once
