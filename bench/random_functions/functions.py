@@ -42,6 +42,7 @@ class Function:
     dynamic: bool | None = False
     grad: bool = False
     inference: bool = False
+    exact: bool = False  # inputs of floats are float64, of what their own dtype holds
 
     @classmethod
     def of(cls, record: dict[str, Any]) -> Function:
@@ -60,11 +61,18 @@ class Function:
         exec(compile(self.source(), name, "exec"), space)
         return space["function"]
 
+    def in_float64(self) -> Function:
+        """The same with float64 for every other float. Its inputs hold the same numbers."""
+        narrow = "|".join(name for name in FLOATS if name != "float64")
+        lines = [re.sub(rf"torch\.({narrow})\b", "torch.float64", line) for line in self.lines]
+        lines = [line.replace(".float()", ".double()") for line in lines]
+        return dataclasses.replace(self, lines=lines, exact=True)
+
     def arguments(self, binding: int) -> list[torch.Tensor]:
         """Fresh ones, the same each time."""
         made: dict[str, torch.Tensor] = {}
         for name, given in self.inputs.items():
-            made[name] = tensor(given, self.bindings[binding], made)
+            made[name] = tensor(given, self.bindings[binding], made, self.exact)
         if self.grad:
             for made_one in made.values():
                 if made_one.is_floating_point() and made_one._base is None:
@@ -72,7 +80,9 @@ class Function:
         return list(made.values())
 
 
-def tensor(given: Input, sizes: dict[str, int], others: dict[str, torch.Tensor]) -> torch.Tensor:
+def tensor(
+    given: Input, sizes: dict[str, int], others: dict[str, torch.Tensor], exact: bool = False
+) -> torch.Tensor:
     shape = [sizes[d] if isinstance(d, str) else d for d in given.dims]
     dtype = getattr(torch, given.dtype)
     kind, _, base = given.layout.partition(" of ")
@@ -84,6 +94,8 @@ def tensor(given: Input, sizes: dict[str, int], others: dict[str, torch.Tensor])
         flat = torch.tensor(given.given, dtype=dtype).reshape(shape)
     else:
         flat = _values(given, shape, dtype)
+    if exact and dtype.is_floating_point:
+        flat = flat.double()
     return _laid(flat, kind)
 
 

@@ -72,6 +72,21 @@ Value makePanels(OpBuilder &b, Location loc, Value filter, int64_t panel) {
     first = onlyTranspose(filter);
   Value from =
       first ? first->getParentOfType<KernelOp>().getInputs()[0] : filter;
+  SmallVector<int64_t> order(rank);
+  for (int64_t d = 0; d < rank; ++d)
+    order[d] = first ? first.getPermutation()[d] : d;
+  int64_t split = order.back();
+  // The dim of the features, in two.
+  auto cut = [&](Value value) {
+    SmallVector<Dim> sizes = dimsOf(value);
+    sizes[split] = count;
+    sizes.insert(sizes.begin() + split + 1, width);
+    return makeReshape(b, loc, value, sizes);
+  };
+  // A kernel that is a transpose alone has a schedule of its own.
+  bool pads = panels * panel != features;
+  if (!pads)
+    from = cut(from);
   SmallVector<Dim> made{count};
   llvm::append_range(made, ArrayRef<Dim>(dims).drop_back());
   made.push_back(width);
@@ -81,23 +96,15 @@ Value makePanels(OpBuilder &b, Location loc, Value filter, int64_t panel) {
   OpBuilder::InsertionGuard guard(b);
   Block *body = b.createBlock(&kernel.getBody());
   Value value = body->addArgument(from.getType(), loc);
-  if (panels * panel != features) {
+  if (pads) {
     SmallVector<Dim> low(rank, dims[0].like(0)), high = low;
     high.back() = dims[0].like(panels * panel - features);
     auto scalar = RankedTensorType::get({}, elementTypeOf(filter));
     Value zero = makeSplat(b, loc, scalar, 0);
     value = PadOp::create(b, loc, value, zero, dimArray(b.getContext(), low),
                           dimArray(b.getContext(), high), PadMode::constant);
+    value = cut(value);
   }
-  // The dim of the features, in two.
-  SmallVector<int64_t> order(rank);
-  for (int64_t d = 0; d < rank; ++d)
-    order[d] = first ? first.getPermutation()[d] : d;
-  int64_t split = order.back();
-  SmallVector<Dim> cut = dimsOf(value);
-  cut[split] = count;
-  cut.insert(cut.begin() + split + 1, width);
-  value = makeReshape(b, loc, value, cut);
   SmallVector<int64_t> permutation{split};
   for (int64_t d = 0; d + 1 < rank; ++d)
     permutation.push_back(order[d] + (order[d] > split));

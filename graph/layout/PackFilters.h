@@ -8,7 +8,9 @@
 // convolutions reads filters panel by panel. A constant filter is packed at
 // compile time. Weights that are arguments (PyTorch, JAX) and gradients are
 // packed at run time, by one pass over the filter. If a kernel that only
-// transposes makes the filter, that kernel writes the panels.
+// transposes makes the filter, that kernel writes the panels. Where the features
+// fill the panels, the packing kernel is a transpose, which has a schedule of its
+// own.
 //
 // Runs on formed kernels: earlier the transposes would cancel. Numbers do not
 // change.

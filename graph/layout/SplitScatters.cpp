@@ -79,6 +79,27 @@ static Value combine(OpBuilder &b, Location loc, ReduceKind kind, Value x,
   }
 }
 
+/// The sum of `first` and the rows of `parts`. A reduction begins at +0, which
+/// would be the sum of zeros that are all negative; adding keeps their sign.
+static Value addAll(OpBuilder &b, Location loc, Value first, Value parts) {
+  auto element = cast<FloatType>(elementTypeOf(first));
+  bool isNarrow = element.getWidth() < 32;
+  auto widened = [&](Value x) -> Value {
+    return isNarrow ? ConvertOp::create(
+                          b, loc, withElement(x.getType(), b.getF32Type()), x)
+                    : x;
+  };
+  Value sum = widened(first);
+  SmallVector<Dim> row = dimsOf(first);
+  int64_t count = *dimsOf(parts)[0].asConstant();
+  for (int64_t i = 0; i < count; ++i) {
+    Value part = makeSlice(b, loc, parts, 0, Dim::constant(b.getContext(), i),
+                           Dim::constant(b.getContext(), 1));
+    sum = AddOp::create(b, loc, sum, widened(makeReshape(b, loc, part, row)));
+  }
+  return isNarrow ? ConvertOp::create(b, loc, first.getType(), sum) : sum;
+}
+
 template <typename Scatter>
 static void split(Scatter op, const ScatterModel &model) {
   Type element = elementTypeOf(op.getResult());
@@ -122,9 +143,14 @@ static void split(Scatter op, const ScatterModel &model) {
   Value scattered = ScatterElementsOp::create(
       b, loc, begin, indices, makeReshape(b, loc, op.getUpdates(), given),
       uint64_t(1), op.getReductionAttr());
-  Value all =
-      ReduceOp::create(b, loc, *kind, scattered, ArrayRef<int64_t>{0}, false);
-  op.getResult().replaceAllUsesWith(combine(b, loc, *kind, op.getInput(), all));
+  Value made;
+  if (*kind == ReduceKind::add && isa<FloatType>(element))
+    made = addAll(b, loc, op.getInput(), scattered);
+  else
+    made = combine(b, loc, *kind, op.getInput(),
+                   ReduceOp::create(b, loc, *kind, scattered,
+                                    ArrayRef<int64_t>{0}, false));
+  op.getResult().replaceAllUsesWith(made);
   op.erase();
 }
 

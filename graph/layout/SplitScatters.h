@@ -11,7 +11,8 @@
 //
 // The number of parts follows from the sizes alone, not from the machine, so
 // results do not depend on the number of threads. Floating-point sums and
-// products are formed in another order. A scatter is split if its sizes are
+// products are formed in another order; sums begin at -0, which keeps the sign of
+// every zero. A scatter is split if its sizes are
 // constants and the number of updates has a divisor near the wanted number of
 // parts.
 //

@@ -47,9 +47,9 @@ def check(model, sizes):
     for n, *image in sizes:
         feed = {
             info.name: rng.standard_normal(
-                (n, model.graph.input[i].type.tensor_type.shape.dim[1].dim_value, *image)
+                info.shape if all(isinstance(size, int) for size in info.shape) else (n, info.shape[1], *image)
             ).astype(np.float32)
-            for i, info in enumerate(peer.get_inputs())
+            for info in peer.get_inputs()
         }
         (wanted,) = peer.run(None, feed)
         got = module(**feed)["y"]
@@ -106,6 +106,37 @@ def test_winograd_static():
     )
     assert "cpu_winograd{" in str(knapper.compile(model, threads=2).describe())
     check(model, [(1, 29, 31), (3, 29, 31)])
+
+
+def with_filter_as_input(model):
+    """Weights as PyTorch and JAX give them: arguments, which the program packs."""
+    (filter_,) = (each for each in model.graph.initializer if each.name == "w")
+    model.graph.initializer.remove(filter_)
+    model.graph.input.append(helper.make_tensor_value_info("w", TensorProto.FLOAT, filter_.dims))
+    return model
+
+
+@pytest.mark.parametrize(
+    "channels, features, attributes",
+    [
+        (64, 64, dict(pads=[1, 1, 1, 1])),
+        (96, 80, dict(pads=[1, 1, 1, 1])),
+        (40, 72, dict(pads=[0, 2, 1, 0])),
+        (48, 130, dict(pads=[1, 1, 1, 1], residual=True)),
+    ],
+)
+def test_winograd_of_a_filter_that_is_an_input(channels, features, attributes):
+    """Transformed by the program; panels that the features fill and that they do not."""
+    model = with_filter_as_input(convolution((features, channels, 3, 3), **attributes))
+    assert "cpu_winograd{" in str(knapper.compile(model, threads=2).describe())
+    check(model, [(1, 3, 3), (2, 4, 7), (1, 30, 31), (1, 9, 250), (3, 56, 56)])
+
+
+def test_not_winograd_of_a_filter_that_is_an_input():
+    model = convolution((512, 512, 3, 3), symbolic=False, image=[7, 7], pads=[1, 1, 1, 1])
+    model = with_filter_as_input(model)
+    assert "cpu_conv{" in str(knapper.compile(model, threads=2).describe())
+    check(model, [(1, 7, 7), (2, 7, 7)])
 
 
 @pytest.mark.parametrize(

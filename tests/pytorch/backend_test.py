@@ -121,6 +121,22 @@ def test_booleans_add_up_to_or():
     check(lambda x, at, y: x.index_put((at,), y, accumulate=True), x, at, y)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_sums_in_parts_keep_negative_zeros(dtype):
+    """So many updates of so few elements are added in parts, which lost the sign of a zero."""
+    at = torch.arange(100000) % 1000
+    x = torch.full((1000,), -0.0, dtype=dtype)
+    x[3] = 0.0
+    y = torch.full((100000,), -0.0, dtype=dtype)
+    y[7] = 0.0
+
+    def sums(x, at, y):
+        return x.scatter_add(0, at, y), x.index_add(0, at, y), x.index_put((at,), y, accumulate=True)
+
+    for got, want in zip(compiled(sums)(x, at, y), sums(x, at, y)):
+        assert torch.equal(got.signbit(), want.signbit()) and int(got.signbit().sum()) == 998
+
+
 def test_orders():
     x = torch.tensor([[3.0, 1, 2, 1], [5, float("nan"), 4, 9]])
     check(lambda x: (x.median(1), x.cummax(1), x.cummin(1), x.kthvalue(2, 1), x.median()), x)

@@ -66,6 +66,28 @@ def test_noise_explains_rounding_and_nothing_else():
         assert (compare.explained(function, 0, got, want) == "") == explained
 
 
+def test_what_is_nearer_to_float64_than_eager_is_explained():
+    """A remainder jumps: eager's sum is rounded to bfloat16 first, and lands elsewhere."""
+    function = Function(
+        {"x0": Input([33, 8], "bfloat16"), "x1": Input([8], "bfloat16", values="positive", seed=3)},
+        ["v0 = torch.remainder(x0.sum(0) * 50, x1)"], ["v0"], [{}],
+    )  # fmt: skip
+    want, got = (compare.call(function.build(), function, 0) for _ in range(2))
+    wide = function.in_float64()
+    exact = compare.call(wide.build(), wide, 0)
+    assert exact.results[0].dtype == torch.float64 and torch.equal(exact.inputs[0], want.inputs[0].double())
+    got.results[0] = exact.results[0].to(torch.bfloat16)
+    assert compare.differences(got, want) and compare.as_exact(function, 0, got, want)
+    got.results[0][0] += 5
+    assert not compare.as_exact(function, 0, got, want)
+
+
+@pytest.mark.parametrize(("seed", "number"), [("1795797", 651), ("4ec0aec3", 2382)])
+def test_a_sum_that_no_reader_sees_rounded_is_as_exact(seed, number):
+    answer = check.check(draw.function(seed, number))
+    assert answer["status"] == "same", answer
+
+
 def test_what_two_of_torchs_kernels_make_is_explained_and_no_third_thing():
     odd = Input([1, 1, 8, 4], "float32", values="given", given=[1.0] * 28 + [float("nan")] + [0.5] * 3)
     function = Function({"x0": odd}, ["v0 = F.scaled_dot_product_attention(x0, x0, x0)"], ["v0"], [{}])

@@ -18,6 +18,10 @@
 // (2e-7 of the largest output); a value that is not finite reaches all four
 // outputs of its tiles.
 //
+// A filter that is no constant is transformed by every program, four matrices
+// of one panel at a time, from the panels that the program before it packed
+// ([F / panel, 3, 3, C, panel], see PackFilters.h).
+//
 // Parameters: panel, rows and columns of a block (in tiles, at most), groups.
 #include "codegen/schedule/conv/ConvWindow.h"
 #include "codegen/schedule/core/LaneLoops.h"
@@ -39,8 +43,8 @@ constexpr int64_t kMatrices = 16, kSide = 4, kOut = 2;
 constexpr int64_t kMoreRows = 12;
 
 bool takesWinograd(const ConvWindow &w) {
-  return w.isConstant && w.kh == 3 && w.kw == 3 && w.sh == 1 && w.sw == 1 &&
-         w.dh == 1 && w.dw == 1 && !w.spreads() && w.groups == 1 &&
+  return (w.isConstant || w.panel) && w.kh == 3 && w.kw == 3 && w.sh == 1 &&
+         w.sw == 1 && w.dh == 1 && w.dw == 1 && !w.spreads() && w.groups == 1 &&
          !w.rowsAsColumns && w.spatial == 2 &&
          ts::elementTypeOf(w.input).isF32();
 }
@@ -52,10 +56,12 @@ struct WinogradLayout {
   int64_t outputMatrix; ///< from one M to the next
   // Bytes from the start.
   int64_t outputs = 0; ///< four outputs of one tile, [4][panel]
-  int64_t v, m, source, end;
+  int64_t v, m, source, filter, end;
   int64_t sourceColumns;
 
-  WinogradLayout(const WinogradCpuConfig &config, int64_t channels) {
+  /// `transforms`: four matrices of a panel's filter are in scratch, too.
+  WinogradLayout(const WinogradCpuConfig &config, int64_t channels,
+                 bool transforms) {
     int64_t panel = config.panel, rows = config.rows, columns = config.columns;
     tiles = rows * columns;
     inputMatrix = apart(tiles * channels);
@@ -65,7 +71,8 @@ struct WinogradLayout {
     m = v + lines(kMatrices * inputMatrix);
     source = m + lines(kMatrices * outputMatrix + kMoreRows * panel);
     sourceColumns = kOut * columns + 2;
-    end = source + lines((kOut * rows + 2) * sourceColumns * channels);
+    filter = source + lines((kOut * rows + 2) * sourceColumns * channels);
+    end = filter + (transforms ? lines(kSide * channels * panel) : 0);
   }
 
 private:
@@ -85,7 +92,7 @@ public:
         blockRows(config.rows), blockColumns(config.columns),
         groups(config.groups), lanes(context.target.lanes(DType::f32)),
         shape(registerTile(context.target, panel)),
-        layout(config, *w.channels.asConstant()) {}
+        layout(config, *w.channels.asConstant(), w.panel) {}
 
   LogicalResult build();
 
@@ -96,7 +103,12 @@ private:
   };
   LogicalResult forTiles(llvm::function_ref<LogicalResult(const Tile &)> body);
   LogicalResult transformInput();
-  LogicalResult multiply(Value panelIndex);
+  /// Row `y` of U of one panel, to scratch.
+  LogicalResult transformFilter(Value panelIndex, int64_t y);
+  LogicalResult multiplyPanel(Value panelIndex);
+  /// M of matrices from `first` on, whose U begin at `weights` in `filter`.
+  LogicalResult multiply(Value filter, Value weights, int64_t first,
+                         int64_t count);
   LogicalResult transformOutput(Value panelIndex);
   LogicalResult storeOutputs(const Tile &tile, Value feature);
 
@@ -123,7 +135,7 @@ private:
   Value image, firstRow, rows; ///< of the block, in tiles
   Value firstColumn, columns;  ///< likewise
   ConvRows padded;
-  Value v, m, outputs;
+  Value v, m, u, outputs;
 };
 
 LogicalResult WinogradBuilder::forTiles(
@@ -178,15 +190,69 @@ LogicalResult WinogradBuilder::transformInput() {
   });
 }
 
-/// M of one panel.
-LogicalResult WinogradBuilder::multiply(Value panelIndex) {
+LogicalResult WinogradBuilder::transformFilter(Value panelIndex, int64_t y) {
+  int64_t matrix = *w.channels.asConstant() * panel;
+  Value taps = e.inputBuffer(w.filter);
+  Value from = e.mul(panelIndex, e.constant(3 * 3 * matrix));
+  auto half = [&](Value x) -> Value {
+    auto type = cast<ShapedType>(x.getType());
+    Value factor =
+        arith::ConstantOp::create(b, loc, DenseElementsAttr::get(type, 0.5f));
+    return arith::MulFOp::create(b, loc, x, factor);
+  };
+  // G: three taps become four.
+  auto spread = [&](Value first, Value middle, Value last) {
+    Value ends = plus(first, last);
+    return std::array<Value, kSide>{first, half(plus(ends, middle)),
+                                    half(minus(ends, middle)), last};
+  };
+  return forEach(
+      e, e.constant(0), e.constant(matrix),
+      [&](Value i) {
+        std::array<Value, 3> row;
+        for (int64_t x = 0; x < 3; ++x) {
+          auto tap = [&](int64_t ty) {
+            return load(
+                lanes, taps,
+                e.add(e.add(from, i), e.constant((ty * 3 + x) * matrix)));
+          };
+          if (y == 0 || y == kSide - 1) {
+            row[x] = tap(y ? 2 : 0);
+            continue;
+          }
+          Value ends = plus(tap(0), tap(2)), middle = tap(1);
+          row[x] = half(y == 1 ? plus(ends, middle) : minus(ends, middle));
+        }
+        std::array<Value, kSide> made = spread(row[0], row[1], row[2]);
+        for (int64_t x = 0; x < kSide; ++x)
+          tile::StoreOp::create(b, loc, made[x], u,
+                                e.add(i, e.constant(x * matrix)), Value());
+        return success();
+      },
+      lanes);
+}
+
+LogicalResult WinogradBuilder::multiplyPanel(Value panelIndex) {
+  int64_t matrix = *w.channels.asConstant() * panel;
+  if (!w.panel)
+    return multiply(e.inputBuffer(w.filter),
+                    e.mul(panelIndex, e.constant(kMatrices * matrix)), 0,
+                    kMatrices);
+  for (int64_t y = 0; y < kSide; ++y)
+    if (failed(transformFilter(panelIndex, y)) ||
+        failed(multiply(u, e.constant(0), y * kSide, kSide)))
+      return failure();
+  return success();
+}
+
+LogicalResult WinogradBuilder::multiply(Value filter, Value begin,
+                                        int64_t first, int64_t count) {
   int64_t channels = *w.channels.asConstant();
-  Value filter = e.inputBuffer(w.filter);
   Value tiles = e.mul(rows, columns);
   Value share = e.constant(channels * 4); // elements of C/4 cache lines
-  return forEach(e, e.constant(0), e.constant(kMatrices), [&](Value x) {
-    Value weights = e.mul(e.add(e.mul(panelIndex, e.constant(kMatrices)), x),
-                          e.constant(channels * panel));
+  return forEach(e, e.constant(0), e.constant(count), [&](Value i) {
+    Value weights = e.add(begin, e.mul(i, e.constant(channels * panel)));
+    Value x = e.add(i, e.constant(first));
     Value from = e.mul(x, e.constant(layout.inputMatrix));
     Value to = e.mul(x, e.constant(layout.outputMatrix));
     Value next = e.add(weights, e.constant(channels * panel));
@@ -203,9 +269,11 @@ LogicalResult WinogradBuilder::multiply(Value panelIndex) {
                 a, e.constant(channels), e.constant(1), filter,
                 e.add(weights, part), e.constant(panel), e.constant(channels));
             loop.getRowsMutable().assign(valid);
-            loop.getPrefetchMutable().assign(filter);
-            loop.getPrefetchOffsetMutable().assign(fetch);
-            loop.getPrefetchStepMutable().assign(e.constant(16));
+            if (!w.panel) {
+              loop.getPrefetchMutable().assign(filter);
+              loop.getPrefetchOffsetMutable().assign(fetch);
+              loop.getPrefetchStepMutable().assign(e.constant(16));
+            }
             for (int64_t i = 0; i < size; ++i)
               tile::StoreOp::create(
                   b, loc,
@@ -307,6 +375,8 @@ LogicalResult WinogradBuilder::build() {
   outputs = scratch(layout.outputs);
   v = scratch(layout.v);
   m = scratch(layout.m);
+  if (w.panel)
+    u = scratch(layout.filter);
   Value two = e.constant(kOut);
   padded =
       copyConvRows(e, w, image, e.sub(e.mul(firstRow, two), e.size(w.lowH)),
@@ -318,7 +388,7 @@ LogicalResult WinogradBuilder::build() {
   int64_t panels = (*w.features.asConstant() + panel - 1) / panel;
   auto [first, end] = share(index[3], e.constant(panels), e.constant(groups));
   return forEach(e, first, end, [&](Value p) -> LogicalResult {
-    if (failed(multiply(p)))
+    if (failed(multiplyPanel(p)))
       return failure();
     return transformOutput(p);
   });
@@ -336,7 +406,13 @@ LogicalResult chooseCpuWinograd(ts::KernelOp kernel, const TargetDesc &target,
   if (failed(epilogue))
     return failure();
   WinogradCpuConfig config;
-  chooseConvPanel(*w, epilogue->runDivisor(), config, knobs);
+  int64_t run = epilogue->runDivisor();
+  if (w->panel && run && run % w->panel)
+    return success(); // panels that results cut
+  if (w->panel)
+    config.panel = w->panel;
+  else
+    chooseConvPanel(*w, run, config, knobs);
   int64_t panel = config.panel;
   int64_t channels = *w->channels.asConstant(),
           features = *w->features.asConstant();
@@ -376,9 +452,13 @@ LogicalResult chooseCpuWinograd(ts::KernelOp kernel, const TargetDesc &target,
   double perByte = target.fmaFlops / target.copyBandwidth;
   double direct =
       18.0 * channels * wide * pixels + 36.0 * channels * wide * perByte;
-  double winograd = tiles * (2.0 * kMatrices * channels * wide +
-                             200 * (double(channels) * groups + wide)) +
-                    4.0 * kMatrices * channels * wide * perByte;
+  double winograd =
+      tiles * (2.0 * kMatrices * channels * wide +
+               200 * (double(channels) * groups + wide)) +
+      4.0 * (w->panel ? 9 : kMatrices) * channels * wide * perByte;
+  // Each block transforms the filter.
+  if (w->panel)
+    winograd += 200.0 * channels * wide * number / std::max<int64_t>(1, images);
   config::ConvCpuPlan plan;
   plan.winograd = winograd <= 0.8 * direct;
   knobs.tune(plan, plan.winograd);
@@ -397,10 +477,11 @@ LogicalResult chooseCpuWinograd(ts::KernelOp kernel, const TargetDesc &target,
   int64_t flops = 2 * kMatrices * rows * columns * channels * features / groups;
   schedule.grain =
       one * std::max<int64_t>(1, 400000 / std::max<int64_t>(1, flops));
-  schedule.scratch = one * WinogradLayout(config, channels).end;
-  schedule.packed.push_back({w->filter.getArgNumber(), kMatrices * channels,
-                             features, /*transposed=*/false, panel, /*group=*/1,
-                             /*winograd=*/true});
+  schedule.scratch = one * WinogradLayout(config, channels, w->panel).end;
+  if (!w->panel)
+    schedule.packed.push_back({w->filter.getArgNumber(), kMatrices * channels,
+                               features, /*transposed=*/false, panel,
+                               /*group=*/1, /*winograd=*/true});
   schedules.push_back(std::move(schedule));
   return success();
 }

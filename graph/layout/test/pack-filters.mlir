@@ -2,9 +2,9 @@
 
 // A filter that comes in torch's order is transposed and packed by one kernel.
 // CHECK-LABEL: @of_torch
-// CHECK: ts.kernel transpose (%[[W:.*]] = %arg1 : tensor<128x3x3x3xf32>) -> tensor<2x3x3x3x64xf32>
-// CHECK-NEXT: ts.reshape %[[W]] : tensor<128x3x3x3xf32> to tensor<2x64x3x3x3xf32>
-// CHECK-NEXT: ts.transpose %{{.*}} [0, 3, 4, 2, 1]
+// CHECK: %[[CUT:.*]] = ts.reshape %arg1 : tensor<128x3x3x3xf32> to tensor<2x64x3x3x3xf32>
+// CHECK: ts.kernel transpose (%[[W:.*]] = %[[CUT]] : tensor<2x64x3x3x3xf32>) -> tensor<2x3x3x3x64xf32>
+// CHECK-NEXT: ts.transpose %[[W]] [0, 3, 4, 2, 1]
 // CHECK: ts.kernel conv
 // CHECK: ts.transpose %{{.*}} [1, 2, 3, 0, 4] : tensor<2x3x3x3x64xf32>
 // CHECK-NEXT: ts.reshape %{{.*}} : tensor<3x3x3x2x64xf32> to tensor<3x3x3x128xf32>
