@@ -159,6 +159,10 @@ def padding(d: Draw) -> Operator:
     shape = d.shape("shape", (3, 4), d.elements // 2)
     if min(shape[-2:]) < 4:
         shape = [*shape[:-2], max(shape[-2], 4), max(shape[-1], 4)]
+    if d.chance("one channel", 0.15):  # a line of places, as sequences of one number have it
+        shape[-1], pads = 1, [0, 0, d.choice("low", range(4)), d.choice("high", range(4))]
+        mode = d.choice("mode of lines", ["constant", "reflect", "replicate"] if len(shape) == 4 else ["constant"])
+        return Operator(lambda x: F.pad(x, pads, mode), [normal(*shape)])
     mode = d.choice("mode", ["constant", "reflect", "replicate"])
     pads = [d.choice(f"pad{i}", range(4)) for i in range(4 if len(shape) == 4 else 2)]
     return Operator(lambda x: F.pad(x, pads, mode), [normal(*shape)])
