@@ -159,6 +159,10 @@ def padding(d: Draw) -> Operator:
     shape = d.shape("shape", (3, 4), d.elements // 2)
     if min(shape[-2:]) < 4:
         shape = [*shape[:-2], max(shape[-2], 4), max(shape[-1], 4)]
+    if d.chance("one channel", 0.15):  # a line of places, as sequences of one number have it
+        shape[-1], pads = 1, [0, 0, d.choice("low", range(4)), d.choice("high", range(4))]
+        mode = d.choice("mode of lines", ["constant", "reflect", "replicate"] if len(shape) == 4 else ["constant"])
+        return Operator(lambda x: F.pad(x, pads, mode), [normal(*shape)])
     mode = d.choice("mode", ["constant", "reflect", "replicate"])
     pads = [d.choice(f"pad{i}", range(4)) for i in range(4 if len(shape) == 4 else 2)]
     return Operator(lambda x: F.pad(x, pads, mode), [normal(*shape)])
@@ -436,6 +440,11 @@ def pooling(d: Draw) -> Operator:
     kind, ceil = d.choice("kind", ["max", "avg", "global"]), d.chance("ceil", 0.2)
     pad = d.choice("pad", range(kernel // 2 + 1))
 
+    # As exporters write a pool of the whole image: by the number of channels.
+    if ceil and d.chance("beyond", 0.3):
+        kernel = stride = max(image) + d.choice("more", [0, 1, 7, 1000])
+        pad = min(pad, kernel // 2)
+
     def function(x: torch.Tensor) -> torch.Tensor:
         if kind == "max":
             return F.max_pool2d(x, kernel, stride, pad, 1, ceil)
@@ -454,7 +463,15 @@ def resizing(d: Draw) -> Operator:
     if d.chance("by size", 0.5):
         out = [d.size("height", 2 * image[0]), d.size("width", 2 * image[1])]
         kinds = {} if mode == "nearest" else {"align_corners": d.chance("corners", 0.3)}
-        return Operator(lambda x: F.interpolate(x, out, mode=mode, **kinds), [normal(1, channels, *image)])
+
+        def function(x: torch.Tensor) -> torch.Tensor:
+            # torch multiplies by a rounded scale, in float64 too: what is exact is decided by integers.
+            if mode == "nearest" and x.dtype == torch.float64:
+                rows, columns = (torch.arange(to, device=x.device) * size // to for size, to in zip(x.shape[2:], out))
+                return x[:, :, rows][..., columns]
+            return F.interpolate(x, out, mode=mode, **kinds)
+
+        return Operator(function, [normal(1, channels, *image)])
     factor = d.choice("factor", [2, 3])
     return Operator(lambda x: F.interpolate(x, scale_factor=factor, mode=mode), [normal(1, channels, *image)])
 

@@ -131,8 +131,35 @@ LogicalResult takeBranch(Node &n, bool taken, const onnx::GraphProto &graph) {
 
 struct Branch {
   OnnxBody body;
-  SmallVector<Value> results;
+  SmallVector<Value> results; ///< tensors, or null
+  /// A result each: of how many tensors it is a sequence; nothing: a tensor.
+  SmallVector<std::optional<size_t>> lengths;
 };
+
+/// Results of a function are tensors: sequences are taken apart.
+void takeResults(Branch &branch, ArrayRef<Value> results) {
+  for (Value value : results) {
+    if (!value || !isa<TupleType>(value.getType())) {
+      branch.results.push_back(value);
+      branch.lengths.push_back(std::nullopt);
+      continue;
+    }
+    llvm::append_range(branch.results, value.getDefiningOp()->getOperands());
+    branch.lengths.push_back(value.getDefiningOp()->getNumOperands());
+  }
+}
+
+/// The node's results of the tensors that a branch gives.
+LogicalResult giveResults(Node &n, ArrayRef<std::optional<size_t>> lengths,
+                          ArrayRef<Value> tensors) {
+  SmallVector<Value> results;
+  for (std::optional<size_t> length : lengths) {
+    results.push_back(length ? makeSequence(n, tensors.take_front(*length))
+                             : tensors.front());
+    tensors = tensors.drop_front(length.value_or(1));
+  }
+  return giveAll(n, results);
+}
 
 /// One element, in the rank that the graph declares for it.
 Value asDeclared(Node &n, Value value, const onnx::ValueInfoProto &output) {
@@ -156,10 +183,10 @@ Status importBranch(Node &n, StringRef part, const onnx::GraphProto &graph,
     n.importer.endBody(branch.body, {}, at);
     return results.takeError();
   }
-  branch.results = *results;
   if (single)
-    for (auto [i, value] : llvm::enumerate(branch.results))
+    for (auto [i, value] : llvm::enumerate(*results))
       value = asDeclared(n, value, graph.output(static_cast<int>(i)));
+  takeResults(branch, *results);
   bool complete = llvm::all_of(branch.results, isTensor);
   n.importer.endBody(
       branch.body,
@@ -167,13 +194,38 @@ Status importBranch(Node &n, StringRef part, const onnx::GraphProto &graph,
   return success();
 }
 
+std::string textOf(const Branch &branch) {
+  std::string text;
+  ArrayRef<Value> tensors = branch.results;
+  auto next = [&] {
+    Value value = tensors.consume_front();
+    text += isTensor(value) ? ts::shapeText(value.getType()) : "no tensor";
+  };
+  for (std::optional<size_t> length : branch.lengths) {
+    if (!text.empty())
+      text += ", ";
+    if (!length) {
+      next();
+      continue;
+    }
+    text += "a sequence of " + std::to_string(*length);
+    for (size_t i = 0; i < *length; ++i) {
+      text += i ? ", " : ": ";
+      next();
+    }
+  }
+  return text;
+}
+
 /// What both branches give, with fresh symbols where they differ; nothing when
 /// no one type can hold both.
-std::optional<SmallVector<Type>> commonTypes(Node &n, ArrayRef<Value> yes,
-                                             ArrayRef<Value> no,
+std::optional<SmallVector<Type>> commonTypes(Node &n, const Branch &yes,
+                                             const Branch &no,
                                              SmallVector<Attribute> &symbols) {
   SmallVector<Type> types;
-  for (auto [a, b] : llvm::zip(yes, no)) {
+  if (yes.lengths != no.lengths)
+    return std::nullopt;
+  for (auto [a, b] : llvm::zip(yes.results, no.results)) {
     if (!isTensor(a) || !isTensor(b) || ts::rankOf(a) != ts::rankOf(b) ||
         ts::elementTypeOf(a) != ts::elementTypeOf(b))
       return std::nullopt;
@@ -213,6 +265,7 @@ LogicalResult importIf(Node &n) {
   std::optional<SizeComparison> sizes = sizeComparison(n, condition);
   SmallVector<Attribute> symbols;
   std::optional<SmallVector<Type>> types;
+  std::string given; // by the branches, where they differ
   // A number may be [] in one branch and [1] in the other.
   for (bool single : {false, true}) {
     first = Branch();
@@ -223,7 +276,9 @@ LogicalResult importIf(Node &n) {
     if (!status)
       break;
     bool missing = n.importer.problems.size() > before.problems;
-    types = commonTypes(n, first.results, second.results, symbols);
+    types = commonTypes(n, first, second, symbols);
+    if (status && !types)
+      given = textOf(first) + " and " + textOf(second);
     if (!types && missing && !sizes)
       return n.unsupported("its branch cannot be imported");
     if (types || sizes || single)
@@ -236,14 +291,14 @@ LogicalResult importIf(Node &n) {
         n.b, n.loc, *types, condition, SymbolRefAttr::get(first.body.function),
         SymbolRefAttr::get(second.body.function), first.body.captures,
         second.body.captures, n.b.getArrayAttr(symbols));
-    return giveAll(n, SmallVector<Value>(op.getResults()));
+    return giveResults(n, first.lengths, SmallVector<Value>(op.getResults()));
   }
   n.importer.rewind(before);
   if (!sizes) {
     if (!status)
       n.error = status.takeError();
-    return n.unsupported("its branches give other ranks or element types, and "
-                         "the condition depends on data");
+    return n.unsupported("its branches give " + Twine(given) +
+                         ", and the condition depends on data");
   }
   // Only one branch can be right for what follows; the run checks it.
   bool taken = n.importer.guess();

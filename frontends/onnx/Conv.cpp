@@ -40,7 +40,7 @@ LogicalResult importConv(Node &n) {
   if (!window)
     return failure();
   std::optional<Windows> w = readWindows(n, *window);
-  if (!w)
+  if (!w || failed(requireWindows(n, *w)))
     return failure();
   int64_t groups = n.integer("group", 1);
   if (groups < 1 || groups > 1 << 30)

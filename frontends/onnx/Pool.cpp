@@ -38,7 +38,10 @@ std::optional<Windows> poolWindows(Node &n) {
     (void)n.fail("has no kernel_shape", "give the window's sizes");
     return std::nullopt;
   }
-  return readWindows(n, window);
+  std::optional<Windows> w = readWindows(n, window);
+  if (!w || failed(requireWindows(n, *w, n.flag("ceil_mode", false))))
+    return std::nullopt;
+  return w;
 }
 
 LogicalResult importMaxPool(Node &n) {

@@ -82,4 +82,23 @@ std::optional<Windows> readWindows(Node &n, ArrayRef<int64_t> window,
   return w;
 }
 
+LogicalResult requireWindows(Node &n, const Windows &w, bool roundsUp) {
+  SmallVector<Dim> dims = ts::dimsOf(n[0]);
+  for (size_t i = 0; i < w.window.size(); ++i) {
+    int64_t extent = (w.window[i] - 1) * w.dilations[i] + 1;
+    std::optional<int64_t> padded =
+        (dims[i + 2] + w.low[i] + w.high[i]).asConstant();
+    if (!padded)
+      continue;
+    int64_t more = *padded - extent, stride = w.strides[i];
+    if ((roundsUp ? llvm::divideCeilSigned(more, stride)
+                  : llvm::divideFloorSigned(more, stride)) < -1)
+      return n.fail("dim " + Twine(i + 2) + " has " + Twine(*padded) +
+                        " elements with its pads, the window covers " +
+                        Twine(extent),
+                    "give a smaller window, more pads or a larger input");
+  }
+  return mlir::success();
+}
+
 } // namespace knapper

@@ -14,4 +14,9 @@ std::optional<Windows> readWindows(Node &n, llvm::ArrayRef<int64_t> window);
 std::optional<Windows> readWindows(Node &n, llvm::ArrayRef<int64_t> window,
                                    llvm::ArrayRef<ts::Dim> sizes);
 
+/// An error where a window is so much larger than the padded dim that the
+/// number of windows is negative. `roundsUp`: a partly filled one counts.
+mlir::LogicalResult requireWindows(Node &n, const Windows &w,
+                                   bool roundsUp = false);
+
 } // namespace knapper

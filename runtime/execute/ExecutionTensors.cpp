@@ -270,7 +270,11 @@ Status Execution::provideOutput(uint32_t index) {
   std::optional<int64_t> bytes = tensorBytes(t.dtype, shape, t.dims.size());
   if (!bytes)
     return userError(cat("the output would be ", dimsText(out)),
-                     cat("output '", t.name, "'"), "give smaller inputs");
+                     cat("output '", t.name, "'"),
+                     std::any_of(shape, shape + out.rank,
+                                 [](int64_t dim) { return dim < 0; })
+                         ? "give larger inputs"
+                         : "give smaller inputs");
   if (!given.empty() && given[index].data) {
     const knapper_tensor &memory = given[index];
     if (memory.rank != KNAPPER_FLAT &&

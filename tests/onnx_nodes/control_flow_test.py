@@ -152,6 +152,36 @@ def test_a_branch_may_have_impossible_sizes():
     check(made, [{"x": rand(n)} for n in (1, 9, 10, 30)])
 
 
+def branches(then, otherwise, kind=None):
+    """Two branches on data, of what `q` is made, and y = concatenation or q itself."""
+    given = [kind("a"), kind("b")] if kind else [value("a", FLOAT, None), value("b", FLOAT, None)]
+    end = [node("ConcatFromSequence", ["q"], ["y"], axis=0)] if kind else [node("Neg", ["q"], ["y"])]
+    return model(
+        [node("If", ["c"], ["q"], then_branch=graph(then, [], given[:1]), else_branch=graph(otherwise, [], given[1:])), *end],
+        [value("x", FLOAT, ["n", 3]), value("c", BOOL, [])], [value("y", FLOAT, None)],
+    )  # fmt: skip
+
+
+def sequence(name):
+    return helper.make_tensor_sequence_value_info(name, FLOAT, None)
+
+
+def test_branches_that_give_sequences():
+    then = [node("Relu", ["x"], ["r"]), node("SequenceConstruct", ["x", "r"], ["a"])]
+    other = [node("Concat", ["x", "x"], ["t"], axis=0), node("SequenceConstruct", ["t", "x"], ["b"])]
+    check(branches(then, other, sequence), [{"x": rand(n, 3), "c": c} for n in (1, 4) for c in (True, False)])
+
+
+@pytest.mark.parametrize("then, kind, told", [
+    ([node("ReduceMax", ["x"], ["a"], keepdims=0)], None, "give f32 and nx3xf32, and the condition depends on data"),
+    ([node("SequenceConstruct", ["x"], ["a"])], sequence, "a sequence of 1: nx3xf32 and a sequence of 2: nx3xf32, nx3xf32"),
+])  # fmt: skip
+def test_branches_that_no_type_holds(then, kind, told):
+    other = [node("SequenceConstruct", ["x", "x"], ["b"])] if kind else [node("Relu", ["x"], ["b"])]
+    with pytest.raises(knapper.Error, match=told):
+        knapper.compile(branches(then, other, kind), cache=False)
+
+
 # --- Loop -------------------------------------------------------------------------------------
 
 

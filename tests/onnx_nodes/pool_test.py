@@ -61,3 +61,17 @@ def test_a_window_of_the_image_is_a_reduction(tmp_path):
     made = model([node("AveragePool", ["x"], ["y"], **attributes)], {"x": (TensorProto.FLOAT, list(shape))}, ["y"], {}, 19)
     kernels = knapper.compile(made).describe()["kernels"]
     assert len(kernels) == 1 and "reduce" in str(kernels), kernels
+
+
+@pytest.mark.parametrize("op", ["MaxPool", "Conv"])
+def test_a_window_that_never_fits(op):
+    """It is said which dim and by how much, in place of a negative size."""
+    attributes = dict(kernel_shape=[3, 9], pads=[0, 1, 0, 2])
+    more = {"w": np.zeros((2, 2, 3, 9), np.float32)} if op == "Conv" else {}
+    made = model([node(op, ["x", *more], ["y"], **attributes)], {"x": [1, 2, 5, 4]}, ["y"], more, 19)
+    with pytest.raises(knapper.UserError, match="dim 3 has 7 elements with its pads, the window covers 9"):
+        knapper.compile(made)
+    symbolic = knapper.compile(model([node(op, ["x", *more], ["y"], **attributes)], {"x": [1, 2, 5, "n"]}, ["y"], more, 19))
+    with pytest.raises(knapper.UserError, match="give larger inputs"):
+        symbolic(np.zeros((1, 2, 5, 4), np.float32))
+    assert symbolic(np.zeros((1, 2, 5, 6), np.float32))["y"].shape == (1, 2, 3, 1)

@@ -122,8 +122,9 @@ def test_by_scales():
             np.testing.assert_array_equal(got[i], want, err_msg=f"{mode} {size} by {s}, symbolic {symbolic}")
 
 
-# Positions are constants up to 65536 of them, and are computed at run time beyond.
-LONG = [(51, 8193), (7001, 9000), (20000, 65536), (70003, 65537), (30011, 70001), (100, 70000)]
+# Positions are constants up to 65536 of them, and are computed at run time beyond. Of 77755 elements torch, which rounds
+# the scale to float32, takes 4 neighbours of those that the standard's quotient names, and ONNX Runtime 8.
+LONG = [(77755, 3001), (51, 8193), (7001, 9000), (20000, 65536), (70003, 65537), (30011, 70001), (100, 70000)]
 
 
 def test_long_dims():

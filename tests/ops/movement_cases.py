@@ -59,6 +59,24 @@ for dtype in ["f32", "i64", "i8", "i1", "bf16", "ui16", "f8E4M3FN", "i4"]:
          f'%r = ts.concat %x, %y dim 1 : {t("a", "b", 2)}, {t("a", 3, 2)}', t("a", "b + 3", 2), PLANE,
          lambda x, y: np_().concatenate([x, y], 1))
 
+# Rows of several tiles: those that lie inside are read as they lie, the ends are folded; pads of several periods.
+for dtype in ["f32", "f64", "i8", "bf16"]:
+    for mode in ["reflect", "edge", "wrap"]:
+        for dims, low, high in [((3, 505), (0, 2), (0, 3)), ((2, 130), (1, 64), (1, 129)), ((2, 200), (0, 0), (1, 9)), ((2, 4), (0, 7), (1, 70)),
+                                ((300, 1), (2, 0), (5, 0)), (("a", "b + 200"), (0, 3), (0, 70))]:  # fmt: skip
+            given = T(dtype, *dims)
+            made = [d + l + h if isinstance(d, int) else d.replace("200", str(200 + l + h)) for d, l, h in zip(dims, low, high)]
+            case(f"pad {mode} of rows {'x'.join(map(str, dims))} by {low[1]} and {high[1]} {dtype}", [In("x", given, "wide")],
+                 f"%r = ts.pad %x low [{', '.join(f'#ts.dim<{l}>' for l in low)}] high [{', '.join(f'#ts.dim<{h}>' for h in high)}] "
+                 f"{{mode = #ts<pad_mode {mode}>}} : {given}", T(dtype, *made), [dict(a=a, b=b) for a, b in [(2, 1), (3, 100)]]
+                 if "a" in dims else [{}],
+                 lambda x, mode=mode, pads=list(zip(low, high)): np_().pad(x, pads, mode=mode))  # fmt: skip
+rows = T("f32", 4, 333)
+case("pad reflect between ops", [In("x", rows)],
+     f"%a = ts.exp %x : {rows}\n  %p = ts.pad %a low [#ts.dim<0>, #ts.dim<40>] high [#ts.dim<0>, #ts.dim<5>] {{mode = #ts<pad_mode reflect>}} : {rows}\n"
+     f"  %r = ts.neg %p : {T('f32', 4, 378)}", T("f32", 4, 378),
+     numpy=lambda x: -np_().pad(np_().exp(x.astype("f8")), ((0, 0), (40, 5)), mode="reflect"), tolerance="ulp 2")  # fmt: skip
+
 # Known sizes: tiles that are turned in registers, a last one that begins earlier; images of few channels.
 for dtype in ["f32", "f64", "i8", "bf16"]:
     for a, b in [(37, 50), (16, 32), (5, 40), (300, 3), (7, 129), (2, 2)]:

@@ -158,6 +158,9 @@ private:
   mlir::Value emitIota(ts::IotaOp op, const Coord &coord);
   mlir::Value emitReshape(ts::ReshapeOp op, const Coord &coord);
   mlir::Value emitPad(ts::PadOp op, const Coord &coord);
+  mlir::Value emitFoldedPad(ts::PadOp op, const Coord &coord);
+  LaneIndex foldedPad(ts::PadOp op, unsigned dim, LaneIndex index,
+                      int64_t lanes);
   mlir::Value emitConcat(ts::ConcatOp op, const Coord &coord);
   mlir::Value emitGather(ts::GatherOp op, const Coord &coord);
   mlir::Value emitGatherElements(ts::GatherElementsOp op, const Coord &coord);

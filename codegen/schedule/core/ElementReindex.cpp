@@ -147,7 +147,115 @@ Value ElementEmitter::emitReshape(ts::ReshapeOp op, const Coord &coord) {
                                      ts::dimsOf(op.getInput())));
 }
 
+/// Outside positions of a dim folded back inside, per lane if need be.
+LaneIndex ElementEmitter::foldedPad(ts::PadOp op, unsigned dim, LaneIndex index,
+                                    int64_t lanes) {
+  Dim length = ts::dimOf(op.getInput(), dim);
+  bool vector = lanes && !index.isUniform();
+  Type type = builder.getIndexType();
+  if (vector)
+    type = VectorType::get(lanes, type);
+  auto number = [&](Value v) -> Value {
+    return vector
+               ? Value(vector::BroadcastOp::create(builder, location, type, v))
+               : v;
+  };
+  auto larger = [&](Value a, Value b) -> Value {
+    return arith::MaxSIOp::create(builder, location, a, b);
+  };
+  auto less = [&](Value a, Value b) -> Value {
+    return arith::SubIOp::create(builder, location, a, b);
+  };
+  Value extent = size(length);
+  Value at = vector ? toVector(index, lanes) : index.start;
+  Value zero = number(constant(0));
+  Value last = number(sub(extent, constant(1)));
+  // The remainder that is not negative.
+  auto within = [&](Value period) -> Value {
+    Value rest = arith::RemSIOp::create(builder, location, at, period);
+    Value negative = arith::CmpIOp::create(
+        builder, location, arith::CmpIPredicate::slt, rest, zero);
+    return arith::SelectOp::create(
+        builder, location, negative,
+        arith::AddIOp::create(builder, location, rest, period), rest);
+  };
+  switch (op.getMode()) {
+  case ts::PadMode::edge:
+    at = arith::MinSIOp::create(builder, location, larger(at, zero), last);
+    break;
+  case ts::PadMode::reflect: {
+    auto shorter = [&](Dim pad) {
+      std::optional<int64_t> rest = (length - pad).asConstant();
+      return rest && *rest > 0;
+    };
+    if (shorter(ts::dimsOf(op.getLow())[dim]) &&
+        shorter(ts::dimsOf(op.getHigh())[dim])) {
+      // One mirror on each side, without a division.
+      at = less(last, larger(at, less(zero, at)));
+      at = less(last, larger(at, less(zero, at)));
+      at = larger(at, zero); // lanes behind the row
+      break;
+    }
+    // Distance within a period of 2 * (n - 1), mirrored in its second half.
+    Value period =
+        number(max(mul(sub(extent, constant(1)), constant(2)), constant(1)));
+    at = within(period);
+    Value beyond = arith::CmpIOp::create(builder, location,
+                                         arith::CmpIPredicate::sgt, at, last);
+    at = arith::SelectOp::create(builder, location, beyond, less(period, at),
+                                 at);
+    break;
+  }
+  case ts::PadMode::wrap:
+    at = within(number(extent));
+    break;
+  case ts::PadMode::constant:
+    break;
+  }
+  return vector ? LaneIndex{{}, 0, at} : LaneIndex{at};
+}
+
+/// Pads that repeat elements. Lanes that follow each other and all lie in the
+/// input, as most of a long row do, are read as they lie.
+Value ElementEmitter::emitFoldedPad(ts::PadOp op, const Coord &coord) {
+  Coord inner = coord;
+  SmallVector<unsigned> byLane;
+  Value inside; // whether all lanes are
+  for (unsigned i = 0; i < coord.dims.size(); ++i) {
+    Dim low = ts::dimsOf(op.getLow())[i];
+    if (low.isConstant(0) && ts::dimsOf(op.getHigh())[i].isConstant(0))
+      continue;
+    LaneIndex index = offsetIndex(coord.dims[i], low * -1, coord.lanes);
+    if (target.simt || index.perLane || index.runs || index.step != 1) {
+      inner.dims[i] = foldedPad(op, i, index, coord.lanes);
+      continue;
+    }
+    inner.dims[i] = index;
+    byLane.push_back(i);
+    auto compare = [&](arith::CmpIPredicate predicate, Value a, Value b) {
+      Value holds = arith::CmpIOp::create(builder, location, predicate, a, b);
+      inside =
+          inside
+              ? Value(arith::AndIOp::create(builder, location, inside, holds))
+              : holds;
+    };
+    compare(arith::CmpIPredicate::sge, index.start, constant(0));
+    compare(arith::CmpIPredicate::sle, index.start,
+            sub(size(ts::dimOf(op.getInput(), i)), constant(coord.lanes)));
+  }
+  auto read = [&] { return emit(op.getInput(), inner); };
+  if (!inside)
+    return read();
+  return ifElse(inside, read, [&] {
+    for (unsigned i : byLane)
+      inner.dims[i] = foldedPad(op, i, inner.dims[i], coord.lanes);
+    return emit(op.getInput(), inner);
+  });
+}
+
 Value ElementEmitter::emitPad(ts::PadOp op, const Coord &coord) {
+  if (op.getMode() != ts::PadMode::constant)
+    return emitFoldedPad(op, coord);
   SmallVector<Dim> dims = ts::dimsOf(op.getInput()),
                    low = ts::dimsOf(op.getLow()),
                    high = ts::dimsOf(op.getHigh());
@@ -162,56 +270,6 @@ Value ElementEmitter::emitPad(ts::PadOp op, const Coord &coord) {
       continue;
     LaneIndex index = offsetIndex(coord.dims[i], low[i] * -1, coord.lanes);
     Value extent = size(dims[i]);
-    if (op.getMode() != ts::PadMode::constant) {
-      // Outside positions are folded back inside, per lane if need be.
-      bool vector = coord.lanes && !index.isUniform();
-      Type type = builder.getIndexType();
-      if (vector)
-        type = VectorType::get(coord.lanes, type);
-      auto number = [&](Value v) -> Value {
-        return vector ? Value(vector::BroadcastOp::create(builder, location,
-                                                          type, v))
-                      : v;
-      };
-      Value at = vector ? toVector(index, coord.lanes) : index.start;
-      Value zero = number(constant(0));
-      Value last = number(sub(extent, constant(1)));
-      // The remainder that is not negative.
-      auto within = [&](Value period) -> Value {
-        Value rest = arith::RemSIOp::create(builder, location, at, period);
-        Value negative = arith::CmpIOp::create(
-            builder, location, arith::CmpIPredicate::slt, rest, zero);
-        return arith::SelectOp::create(
-            builder, location, negative,
-            arith::AddIOp::create(builder, location, rest, period), rest);
-      };
-      switch (op.getMode()) {
-      case ts::PadMode::edge:
-        at = arith::MaxSIOp::create(builder, location, at, zero);
-        at = arith::MinSIOp::create(builder, location, at, last);
-        break;
-      case ts::PadMode::reflect: {
-        // Distance within a period of 2 * (n - 1), mirrored in its second half.
-        Value period = number(
-            max(mul(sub(extent, constant(1)), constant(2)), constant(1)));
-        at = within(period);
-        Value mirrored = arith::SubIOp::create(builder, location, period, at);
-        Value beyond = arith::CmpIOp::create(
-            builder, location, arith::CmpIPredicate::sgt, at, last);
-        at = arith::SelectOp::create(builder, location, beyond, mirrored, at);
-        break;
-      }
-      case ts::PadMode::wrap: {
-        Value period = number(extent);
-        at = within(period);
-        break;
-      }
-      case ts::PadMode::constant:
-        break;
-      }
-      inner.dims[i] = vector ? LaneIndex{{}, 0, at} : LaneIndex{at};
-      continue;
-    }
     inner.dims[i] = index;
     // 0 <= i < n is one unsigned comparison.
     auto inside = arith::CmpIPredicate::ult;
@@ -224,8 +282,6 @@ Value ElementEmitter::emitPad(ts::PadOp op, const Coord &coord) {
       sharedBy = std::min(sharedBy, shared);
     }
   }
-  if (op.getMode() != ts::PadMode::constant)
-    return emit(op.getInput(), inner);
   Coord scalar;
   auto padding = [&]() -> Value {
     return widen(emit(op.getValue(), scalar), coord.lanes);
