@@ -221,7 +221,7 @@ Expected<LoadedDecoder> loadDecoder(const std::shared_ptr<Device> &device,
   form.weightInputs = !device->addressesHost();
   // And where the next step reads the tokens.
   made.bestTokens = form.bestTokens =
-      form.weightInputs || device->isAsynchronous();
+      form.weightInputs || StepQueue::isFor(*device);
   bool integers = options.dtype == DType::i8 || options.dtype == DType::i4;
   if (isGpu(options.target))
     form.pools = integers ? DType::bf16 : options.dtype;

@@ -61,8 +61,7 @@ ModelRunner::create(std::shared_ptr<Module> module,
   runner->apart = !runner->device->addressesHost();
   TRY(runner->allocate());
   // What no queue takes computes in the memory of its caller.
-  bool queued =
-      runner->device->isAsynchronous() && runner->device->hasStreams();
+  bool queued = StepQueue::isFor(*runner->device);
   if (runner->apart && !queued)
     return userError("has memory of its own and no streams, so it serves no "
                      "models",

@@ -58,7 +58,8 @@ public:
   /// Gives the step to the device, behind those that it has: up to
   /// StepQueue::kMostSteps. Logits, rows and best tokens are those of the step
   /// that was waited for last, but logits only until the next is submitted. One
-  /// that is not `isAsynchronous` has computed the step when this returns.
+  /// that is not `isAsynchronous` (StepQueue::isFor its device) has computed the
+  /// step when this returns.
   Status submit(const StepBatch &batch);
   Status wait();
   bool isAsynchronous() const { return steps != nullptr; }

@@ -1,5 +1,7 @@
 #include "serving/engine/StepQueue.h"
 
+#include "runtime/base/Text.h"
+
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -12,6 +14,12 @@ static constexpr size_t kFetchedBytes = sizeof(int64_t) + sizeof(float),
 
 Expected<std::unique_ptr<StepQueue>>
 StepQueue::create(std::shared_ptr<Device> device) {
+  if (!isFor(*device))
+    return userError(device->isAsynchronous()
+                         ? "has no streams to keep steps in order"
+                         : "computes on the thread that submits",
+                     cat("the device '", device->kind(), "'"),
+                     "run its steps one by one");
   std::unique_ptr<StepQueue> made(new StepQueue);
   made->device = std::move(device);
   ASSIGN_OR_RETURN(made->queue, made->device->createQueue({}));

@@ -16,7 +16,13 @@ class StepQueue {
 public:
   static constexpr size_t kMostSteps = 2;
 
-  /// Of a device that has streams.
+  /// Whether the device can have a step while another one runs: it computes
+  /// beside its caller, or each step would end in its submission, and its
+  /// queues follow a stream, or nothing would keep the steps in order.
+  static bool isFor(const Device &device) {
+    return device.isAsynchronous() && device.hasStreams();
+  }
+  /// UserError for a device that it is not for.
   static Expected<std::unique_ptr<StepQueue>>
   create(std::shared_ptr<Device> device);
   ~StepQueue(); ///< waits for what was submitted
