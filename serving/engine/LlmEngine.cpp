@@ -429,7 +429,8 @@ void LlmEngine::finish(Sequence &sequence, FinishReason reason, Error error) {
   counters.cancelled += reason == FinishReason::cancelled;
   Event &event = post(sequence);
   event.finish = reason;
-  event.error = std::move(error);
+  if (reason == FinishReason::error)
+    event.error = std::move(error);
   if (!sequence.admitted) {
     std::lock_guard lock(mutex);
     --queued;

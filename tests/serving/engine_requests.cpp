@@ -152,7 +152,7 @@ Json jsonOf(const Answers::Answer &given, double start) {
       continue;
     answer["finish"] = name(event.finish);
     if (event.finish == FinishReason::error) {
-      answer["error"] = event.error.message();
+      answer["error"] = event.error->message();
       answer["told_lost"] = given.toldLost;
     }
   }
