@@ -41,7 +41,7 @@ DeviceSampler::create(std::shared_ptr<Module> plain,
   Status finished = queue->finish();
   TRY(std::move(uploaded));
   TRY(std::move(finished));
-  Draw asIs{.row = 0, .scale = 1, .share = 0}, changed = asIs;
+  Draw asIs{.row = 0}, changed = asIs;
   changed.changes.push_back({.token = 0});
   std::array<Draw, 2> draws{asIs, changed};
   auto made = sampler->run(
@@ -103,18 +103,25 @@ Status DeviceSampler::runTogether(std::span<const Draw *const> draws,
   for (const Draw *one : draws)
     most = std::max(most, one->changes.size());
   most = roundedChanges(most);
-  for (auto *list : {&scales, &shares, &biases, &repetitions, &penalties})
+  for (auto *list :
+       {&scales, &shares, &topPs, &depths, &biases, &repetitions, &penalties})
     list->clear();
   rows.clear();
+  topKs.clear();
   tokens.clear();
   auto words = static_cast<size_t>((vocabulary + 31) / 32);
   masks.assign(changes ? count * words : 0, ~uint32_t(0));
   for (size_t i = 0; i < count; ++i) {
     rows.push_back(static_cast<int32_t>(draw(i).row));
-    scales.push_back(draw(i).scale);
-    shares.push_back(draw(i).share);
-    if (!changes)
+    const DrawNumbers &numbers = draw(i).numbers;
+    scales.push_back(numbers.scale);
+    shares.push_back(numbers.share);
+    if (!changes) {
+      topKs.push_back(numbers.topK);
+      topPs.push_back(numbers.topP);
+      depths.push_back(numbers.depth);
       continue;
+    }
     if (std::span<const uint32_t> allowed = draw(i).allowed; !allowed.empty()) {
       auto *mask = masks.data() + i * words;
       size_t given = std::min(words, allowed.size());
@@ -162,6 +169,11 @@ Status DeviceSampler::runTogether(std::span<const Draw *const> draws,
     outputs.push_back(tensor(to.drawnGiven, KNAPPER_F32, each));
     outputs.push_back(tensor(to.bestGiven, KNAPPER_F32, best));
     outputs.push_back(tensor(to.bestIds, KNAPPER_I64, best));
+  } else {
+    inputs.push_back(tensor(topKs, KNAPPER_I32, each));
+    inputs.push_back(tensor(topPs, KNAPPER_F32, each));
+    inputs.push_back(tensor(depths, KNAPPER_F32, each));
+    outputs.push_back(tensor(to.guesses, KNAPPER_I64, each));
   }
   RunOptions options;
   std::array<std::span<const std::byte>, 1> own{logits.memory};

@@ -12,8 +12,8 @@ namespace knapper::serving {
 class DeviceSampler {
 public:
   struct Draw {
-    int64_t row;        ///< of the logits
-    float scale, share; ///< summaryScale, summaryShare
+    int64_t row; ///< of the logits
+    DrawNumbers numbers = {};
     std::vector<LogitChange> changes = {};
     /// A bit a token that may be drawn; empty: all may.
     std::span<const uint32_t> allowed = {};
@@ -47,7 +47,7 @@ private:
   struct Results {
     std::vector<float> values, logSums, weightSums, drawnMargins, drawnLogits,
         given, drawnGiven, bestGiven;
-    std::vector<int64_t> ids, drawn, bestIds;
+    std::vector<int64_t> ids, drawn, guesses, bestIds;
   };
   struct Logits {
     const float *address;
@@ -63,9 +63,10 @@ private:
   int64_t vocabulary = 0;
   std::vector<Results> results;
   std::vector<RowSummary> summaries;
-  std::vector<int32_t> rows, tokens;
+  std::vector<int32_t> rows, topKs, tokens;
   std::vector<uint32_t> masks;
-  std::vector<float> scales, shares, biases, repetitions, penalties;
+  std::vector<float> scales, shares, topPs, depths, biases, repetitions,
+      penalties;
   RunResult result;
 };
 

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -42,7 +43,8 @@ struct Event {
   uint64_t request = 0;
   std::vector<Token> tokens; ///< in order; may be empty at the end
   FinishReason finish = FinishReason::none;
-  Error error;              ///< of FinishReason::error
+  /// Of FinishReason::error, and of no other: events are moved a token.
+  std::optional<Error> error;
   int32_t cachedTokens = 0; ///< of the prompt, found in the prefix cache
   std::vector<TokenLogprob> prompt; ///< of promptLogprobs, with the first event
 };

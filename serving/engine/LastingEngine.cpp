@@ -63,7 +63,8 @@ private:
       return;
     case FinishReason::error:
       ++ended.failed;
-      ended.deadlinesExceeded += event.error.where == deadlineError().where;
+      ended.deadlinesExceeded +=
+          event.error && event.error->where == deadlineError().where;
       return;
     }
   }

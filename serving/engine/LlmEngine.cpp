@@ -343,6 +343,7 @@ bool LlmEngine::step() {
     bool ready = usePrepared() || decide();
     if (!ready)
       return false;
+    addDraws(current);
     counters.prepareNanoseconds += threadNanoseconds() - began;
     // Who has ended hears of it whatever becomes of this step.
     if (!posted.empty())
@@ -364,11 +365,11 @@ bool LlmEngine::step() {
                   [](const Part &part) { return part.tokens == 1; }))
     speculator.learn(static_cast<int32_t>(current.batch.tokens.size()),
                      lastRun - started);
-  if (!early) {
-    try {
+  try {
+    readDraws();
+    if (!early)
       beginDraws();
-    } catch (const std::bad_alloc &) { // the others are drawn in turn
-    }
+  } catch (const std::bad_alloc &) { // the others are drawn one by one
   }
   for (const Part &part : current.parts) {
     uint64_t id = part.sequence->id;
@@ -428,7 +429,8 @@ void LlmEngine::finish(Sequence &sequence, FinishReason reason, Error error) {
   counters.cancelled += reason == FinishReason::cancelled;
   Event &event = post(sequence);
   event.finish = reason;
-  event.error = std::move(error);
+  if (reason == FinishReason::error)
+    event.error = std::move(error);
   if (!sequence.admitted) {
     std::lock_guard lock(mutex);
     --queued;

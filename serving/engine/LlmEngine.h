@@ -62,6 +62,9 @@ private:
     int64_t unknown = -1;
     std::optional<size_t> ahead = {}; ///< of `drawAhead`
     std::optional<Token> token = {};  ///< drawn on the device
+    /// Of the step's draws, the one that is this part's; -1: none.
+    int32_t draw = -1;
+    bool isOther = false; ///< in `next`: the device gave it another token
     /// Whether a token is drawn behind it.
     bool ends() const { return from.computed + tokens == from.length; }
     /// Of the logits behind the last token.
@@ -115,6 +118,17 @@ private:
   /// Whether its token is the best one of the row, and nothing else of the row
   /// is wanted.
   static bool takesBest(const Sequence &sequence);
+  /// Whether the device finds its token behind the step, which nothing but the
+  /// row decides.
+  bool drawsInStream(const Sequence &sequence) const;
+  /// What is to be drawn behind the step.
+  void addDraws(Step &step);
+  /// Finishes these draws where the device's summaries tell the tokens.
+  void readDraws();
+  /// From the row that the device drew from.
+  Expected<Token> drawAgain(const Sequence &sequence, const Part &part);
+  /// Compares with the token that the next step has, if it was submitted.
+  void checkGuess(Sequence &sequence, const Part &part, int32_t token);
   /// Makes the step that was submitted early the current one.
   void useEarly();
   /// Where the step that runs leaves the sequence, unless its answer is certain

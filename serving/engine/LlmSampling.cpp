@@ -19,7 +19,7 @@ void LlmEngine::beginDraws() {
     if (i + ahead < current.parts.size())
       current.parts[i + ahead].sequence->warmEnds();
     Part &part = current.parts[i];
-    if (part.ends() && part.sequence->request.maxTokens != 0 &&
+    if (part.ends() && !part.token && part.sequence->request.maxTokens != 0 &&
         (part.sequence->grammar || !wantsBest(*part.sequence, part.nextRow())))
       drawing.push_back(&part);
   }
@@ -37,6 +37,37 @@ void LlmEngine::beginDraws() {
   drawAhead.start();
 }
 
+void LlmEngine::readDraws() {
+  for (Part &part : current.parts) {
+    if (part.draw < 0)
+      continue;
+    const Sequence &sequence = *part.sequence;
+    part.token = drawFromSummary(
+        runner->drawSummary(static_cast<size_t>(part.draw)),
+        sequence.request.sampling, static_cast<uint64_t>(sequence.length()),
+        sequence.request.topLogprobs);
+    counters.deviceDraws += part.token.has_value();
+  }
+}
+
+Expected<Token> LlmEngine::drawAgain(const Sequence &sequence,
+                                     const Part &part) {
+  ASSIGN_OR_RETURN(std::span<float> logits,
+                   runner->drawnRow(static_cast<size_t>(part.draw)));
+  return sampleToken(logits, sequence.request.sampling, sequence.counts,
+                     static_cast<uint64_t>(sequence.length()),
+                     sequence.request.topLogprobs, {});
+}
+
+void LlmEngine::checkGuess(Sequence &sequence, const Part &part,
+                           int32_t token) {
+  if (runner->drawnToken(static_cast<size_t>(part.draw)) == token)
+    return;
+  ++sequence.wrongGuesses;
+  if (early && sequence.preparedPart >= 0)
+    next.parts[static_cast<size_t>(sequence.preparedPart)].isOther = true;
+}
+
 std::vector<LlmEngine::Part *>
 LlmEngine::drawOnDevice(std::vector<Part *> drawing) {
   const DeviceSampler *sampler = runner->deviceSampler();
@@ -50,6 +81,10 @@ LlmEngine::drawOnDevice(std::vector<Part *> drawing) {
   for (Part *part : drawing) {
     const Request &request = part->sequence->request;
     std::optional<std::span<const uint32_t>> allowed = allowedOf(*part);
+    if (part->draw >= 0) { // its summary did not tell
+      left.push_back(part);
+      continue;
+    }
     bool hasManyChanges =
         mostLogitChanges(request.sampling, part->sequence->counts) >
         DeviceSampler::kMostChanges;
@@ -61,8 +96,8 @@ LlmEngine::drawOnDevice(std::vector<Part *> drawing) {
       continue;
     }
     there.push_back(part);
-    draws.push_back({part->nextRow(), summaryScale(request.sampling),
-                     summaryShare(request.sampling, position(*part)),
+    draws.push_back({part->nextRow(),
+                     drawNumbers(request.sampling, position(*part)),
                      logitChanges(request.sampling, part->sequence->counts,
                                   settings.limits.vocabulary),
                      *allowed});
@@ -228,14 +263,17 @@ std::optional<int32_t> LlmEngine::draw(Sequence &sequence, int64_t row,
       return std::nullopt;
     allowed = (*outcome)->next.allowed;
   }
-  Expected<Token> token = begun && begun->token ? Expected<Token>(*begun->token)
-                          : begun && begun->ahead
-                              ? drawAhead.take(*begun->ahead)
-                              : tokenOf(sequence, row, allowed);
+  Expected<Token> token =
+      begun && begun->token       ? Expected<Token>(*begun->token)
+      : begun && begun->ahead     ? drawAhead.take(*begun->ahead)
+      : begun && begun->draw >= 0 ? drawAgain(sequence, *begun)
+                                  : tokenOf(sequence, row, allowed);
   if (!token) {
     fail(sequence, token.takeError());
     return std::nullopt;
   }
+  if (begun && begun->draw >= 0)
+    checkGuess(sequence, *begun, token->id);
   mayPublish(sequence);
   int32_t id = token->id;
   if (!commit(sequence, std::move(*token)))

@@ -203,7 +203,9 @@ bool LlmEngine::decideNext() {
   std::vector<const Part *> running;
   running.reserve(current.parts.size());
   for (const Part &part : current.parts) {
-    part.sequence->row = part.ends() ? part.nextRow() : -1;
+    part.sequence->row = !part.ends()     ? -1
+                         : part.draw >= 0 ? StepBatch::sourceOfDraw(part.draw)
+                                          : part.nextRow();
     running.push_back(&part);
   }
   auto before = [](const Part *part, uint64_t id) {
@@ -245,12 +247,39 @@ bool LlmEngine::takesBest(const Sequence &sequence) {
          drawsBest(sequence.request.sampling);
 }
 
+bool LlmEngine::drawsInStream(const Sequence &sequence) const {
+  const Request &request = sequence.request;
+  if (!runner->drawsInStream() || sequence.grammar || takesBest(sequence) ||
+      request.maxTokens == 0 || changesLogits(request.sampling))
+    return false;
+  const DeviceSampler &sampler = *runner->deviceSampler();
+  // Where most guesses are wrong a step in two would be for nothing.
+  constexpr int32_t spacing = 16;
+  return sequence.wrongGuesses * spacing <= sequence.answer() + spacing &&
+         mayUseSummary(request.sampling, request.topLogprobs,
+                       sampler.knownLogits(), sampler.knownBest(),
+                       settings.limits.vocabulary);
+}
+
+void LlmEngine::addDraws(Step &step) {
+  step.batch.draws.clear();
+  for (Part &part : step.parts) {
+    part.draw = -1;
+    if (!part.ends() || part.proposed > 0 || !drawsInStream(*part.sequence))
+      continue;
+    part.draw = static_cast<int32_t>(step.batch.draws.size());
+    step.batch.draws.add(static_cast<int32_t>(part.nextRow()),
+                         drawNumbers(part.sequence->request.sampling,
+                                     static_cast<uint64_t>(part.from.length)));
+  }
+}
+
 bool LlmEngine::mayRunEarly() const {
   // The logits of the step that runs are gone when the next one begins.
   auto leavesNone = [](const Part &part) {
     const Sequence &sequence = *part.sequence;
     return part.proposed == 0 && !sequence.request.promptLogprobs &&
-           (!part.ends() || takesBest(sequence));
+           (!part.ends() || part.draw >= 0 || takesBest(sequence));
   };
   return prepared && runner->isAsynchronous() && runner->knowsBest() &&
          std::all_of(current.parts.begin(), current.parts.end(), leavesNone);
@@ -264,6 +293,7 @@ void LlmEngine::submitEarly() {
       next.batch.source[static_cast<size_t>(part.unknown)] =
           static_cast<int32_t>(part.sequence->row);
   try {
+    addDraws(next);
     earlyStatus = submit(next.batch);
   } catch (const std::bad_alloc &) { // there may be memory between two steps
     return forgetPrepared();
@@ -287,7 +317,8 @@ void LlmEngine::useEarly() {
     if (sequence) {
       sequence->preparedPart = -1;
       // Always so; what is computed for another place is another's text.
-      if (part.from == Place{sequence->computed, sequence->length()})
+      if (!part.isOther &&
+          part.from == Place{sequence->computed, sequence->length()})
         return false;
     }
     counters.discardedTokens += static_cast<uint64_t>(part.tokens);

@@ -184,9 +184,8 @@ struct LoadedDecoder {
 };
 
 /// What draws on a device with memory of its own.
-Expected<std::unique_ptr<DeviceSampler>>
-loadSampler(const std::shared_ptr<Device> &device, const EngineOptions &options,
-            int64_t vocabulary) {
+Status addSamplers(ModelRunner &runner, const std::shared_ptr<Device> &device,
+                   const EngineOptions &options, int64_t vocabulary) {
   ASSIGN_OR_RETURN(Options compile, compileOptions(options, *device));
   // Logits are float32 whatever the model's weights are.
   compile.dtype.clear();
@@ -198,8 +197,14 @@ loadSampler(const std::shared_ptr<Device> &device, const EngineOptions &options,
     ASSIGN_OR_RETURN(modules[changing],
                      loadModule(std::move(artefact), device, compile));
   }
-  return DeviceSampler::create(std::move(modules[false]),
-                               std::move(modules[true]), *device, vocabulary);
+  runner.setStreamSampler(
+      std::make_unique<StreamSampler>(device, modules[false], vocabulary));
+  ASSIGN_OR_RETURN(std::unique_ptr<DeviceSampler> sampler,
+                   DeviceSampler::create(std::move(modules[false]),
+                                         std::move(modules[true]), *device,
+                                         vocabulary));
+  runner.setSampler(std::move(sampler));
+  return success();
 }
 
 /// `most`: tokens of the context; 0: the model's.
@@ -221,7 +226,7 @@ Expected<LoadedDecoder> loadDecoder(const std::shared_ptr<Device> &device,
   form.weightInputs = !device->addressesHost();
   // And where the next step reads the tokens.
   made.bestTokens = form.bestTokens =
-      form.weightInputs || device->isAsynchronous();
+      form.weightInputs || StepQueue::isFor(*device);
   bool integers = options.dtype == DType::i8 || options.dtype == DType::i4;
   if (isGpu(options.target))
     form.pools = integers ? DType::bf16 : options.dtype;
@@ -361,11 +366,8 @@ Expected<std::unique_ptr<Engine>> loadEngineOn(std::shared_ptr<Device> device,
                                std::move(one.weights));
   };
   ASSIGN_OR_RETURN(std::unique_ptr<ModelRunner> runner, run(model));
-  if (!device->addressesHost()) {
-    ASSIGN_OR_RETURN(std::unique_ptr<DeviceSampler> sampler,
-                     loadSampler(device, options, model.config.vocabulary));
-    runner->setSampler(std::move(sampler));
-  }
+  if (!device->addressesHost())
+    TRY(addSamplers(*runner, device, options, model.config.vocabulary));
   std::unique_ptr<DraftModel> proposing;
   if (draft) {
     ASSIGN_OR_RETURN(std::unique_ptr<ModelRunner> its, run(*draft));

@@ -14,6 +14,7 @@ void StepBatch::clear() {
   for (auto *list :
        {&tokens, &position, &sequence, &block, &offset, &rows, &table, &source})
     list->clear();
+  draws.clear();
   sequences = blocks = 0;
 }
 
@@ -61,8 +62,7 @@ ModelRunner::create(std::shared_ptr<Module> module,
   runner->apart = !runner->device->addressesHost();
   TRY(runner->allocate());
   // What no queue takes computes in the memory of its caller.
-  bool queued =
-      runner->device->isAsynchronous() && runner->device->hasStreams();
+  bool queued = StepQueue::isFor(*runner->device);
   if (runner->apart && !queued)
     return userError("has memory of its own and no streams, so it serves no "
                      "models",
@@ -137,12 +137,18 @@ Status ModelRunner::reserveLogits(int64_t rows) {
   return success();
 }
 
+/// A size that stays.
+int64_t ModelRunner::roomForRows() const {
+  return static_cast<int64_t>(deviceLogits->bytes() / sizeof(float)) /
+         vocabulary;
+}
+
 Status ModelRunner::runProgram(const StepBatch &batch,
                                std::span<const int32_t *const> numbers,
                                float *logits, const RunOptions &options) {
   auto count = static_cast<int64_t>(batch.tokens.size()),
        rows = static_cast<int64_t>(batch.rows.size()),
-       drawn = steps ? steps->capacity() : rows;
+       drawn = steps ? 2 * steps->capacity() : rows;
   std::array<int64_t, 1> countShape{count}, rowShape{rows}, drawnShape{drawn};
   std::array<int64_t, 2> tableShape{batch.sequences, batch.blocks},
       logitShape{rows, vocabulary};
@@ -234,12 +240,24 @@ Status ModelRunner::submitQueued(const StepBatch &batch) {
     }
     logits = hostLogits.data();
   }
-  std::array<const std::vector<int32_t> *, 8> lists{
+  if (streamSampler) {
+    TRY(steps->reserveRows(rows));
+    TRY(streamSampler->reserve(batch.draws, *steps));
+    auto behind = static_cast<int32_t>(steps->capacity());
+    for (int32_t &source : padded.source)
+      if (source < -1)
+        source = behind + StepBatch::sourceOfDraw(source);
+  }
+  std::vector<const std::vector<int32_t> *> lists{
       &batch.tokens, &batch.position, &batch.sequence, &batch.block,
       &batch.offset, &batch.table,    &batch.rows,     &batch.source};
+  constexpr size_t ofProgram = 8;
+  if (streamSampler)
+    for (const auto *list : streamSampler->padded.lists())
+      lists.push_back(list);
   TRY(steps->begin(lists, rows));
-  std::array<const int32_t *, 8> numbers;
-  for (size_t i = 0; i < numbers.size(); ++i)
+  std::array<const int32_t *, ofProgram + StepDraws::kLists> numbers;
+  for (size_t i = 0; i < lists.size(); ++i)
     numbers[i] = static_cast<const int32_t *>(steps->list(i));
   RunOptions options;
   options.stream = steps->stream();
@@ -254,15 +272,19 @@ Status ModelRunner::submitQueued(const StepBatch &batch) {
       own[4] = weights->memory();
     options.deviceMemory = own;
   }
-  Status status = runProgram(batch, numbers, logits, options);
-  return status ? steps->end() : std::move(status);
+  TRY(runProgram(batch, std::span(numbers).first(ofProgram), logits, options));
+  if (streamSampler)
+    TRY(streamSampler->submit(std::span(numbers).subspan(ofProgram),
+                              {logits, roomForRows(), own[1]}, *steps));
+  return steps->end();
 }
 
 Status ModelRunner::wait() {
   if (!steps)
     return success();
   TRY(steps->wait());
-  return module->checkStreams();
+  TRY(module->checkStreams());
+  return streamSampler ? streamSampler->check() : success();
 }
 
 Status ModelRunner::fetch(std::span<const int64_t> rows) {
@@ -320,11 +342,20 @@ Expected<std::span<float>> ModelRunner::logits(int64_t first, int64_t count) {
 Expected<std::span<const RowSummary>>
 ModelRunner::summarise(std::span<const DeviceSampler::Draw> draws) {
   const auto *bytes = static_cast<const std::byte *>(deviceLogits->address());
-  // All that there is room for: a size that stays.
-  auto rows =
-      static_cast<int64_t>(deviceLogits->bytes() / sizeof(float)) / vocabulary;
-  return sampler->run(draws, reinterpret_cast<const float *>(bytes), rows,
-                      {bytes, deviceLogits->bytes()});
+  return sampler->run(draws, reinterpret_cast<const float *>(bytes),
+                      roomForRows(), {bytes, deviceLogits->bytes()});
+}
+
+Expected<std::span<float>> ModelRunner::drawnRow(size_t draw) {
+  hostLogits.resize(static_cast<size_t>(vocabulary));
+  TRY(queue->begin());
+  Status status =
+      queue->download(hostLogits.data(), streamSampler->keptRow(draw, *steps),
+                      hostLogits.size() * sizeof(float));
+  Status end = queue->finish();
+  TRY(std::move(status));
+  TRY(std::move(end));
+  return std::span(hostLogits);
 }
 
 Status ModelRunner::probe() {

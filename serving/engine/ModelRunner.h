@@ -10,15 +10,19 @@
 
 #include "serving/engine/DeviceSampler.h"
 #include "serving/engine/DeviceWeights.h"
-#include "serving/engine/StepQueue.h"
+#include "serving/engine/StreamSampler.h"
 
 namespace knapper::serving {
 
 /// The numbers of one step. See serving/models/DecoderBuilder.h.
 struct StepBatch {
   std::vector<int32_t> tokens, position, sequence, block, offset, rows;
-  /// Of each token: -1, or the row of the step before whose best token it is.
+  /// Of each token: -1, or the row of the step before whose best token it is,
+  /// or `sourceOfDraw`.
   std::vector<int32_t> source;
+  static int32_t sourceOfDraw(int32_t draw) { return -2 - draw; }
+  /// What is drawn behind the step, where the runner has a StreamSampler.
+  StepDraws draws;
   std::vector<int32_t> table; ///< [sequences, blocks]
   int64_t sequences = 0, blocks = 0;
   void clear();
@@ -58,7 +62,8 @@ public:
   /// Gives the step to the device, behind those that it has: up to
   /// StepQueue::kMostSteps. Logits, rows and best tokens are those of the step
   /// that was waited for last, but logits only until the next is submitted. One
-  /// that is not `isAsynchronous` has computed the step when this returns.
+  /// that is not `isAsynchronous` (StepQueue::isFor its device) has computed
+  /// the step when this returns.
   Status submit(const StepBatch &batch);
   Status wait();
   bool isAsynchronous() const { return steps != nullptr; }
@@ -88,6 +93,20 @@ public:
   void setSampler(std::unique_ptr<DeviceSampler> made) {
     sampler = std::move(made);
   }
+  /// Null: a step has no draws.
+  void setStreamSampler(std::unique_ptr<StreamSampler> made) {
+    streamSampler = std::move(made);
+  }
+  bool drawsInStream() const { return streamSampler != nullptr; }
+  /// Of the step's draws, where it has any: what the device says, the token
+  /// that it gave the next step, and the row, valid until the next call.
+  RowSummary drawSummary(size_t draw) const {
+    return streamSampler->summary(draw, *steps);
+  }
+  int32_t drawnToken(size_t draw) const {
+    return streamSampler->token(draw, *steps);
+  }
+  Expected<std::span<float>> drawnRow(size_t draw);
   /// An error where the device takes no more work.
   Status probe();
 
@@ -102,6 +121,8 @@ private:
   /// The batch in sizes that come again and again.
   const StepBatch &rounded(const StepBatch &batch);
   Status reserveLogits(int64_t rows);
+  /// Of logits, where the device has memory of its own.
+  int64_t roomForRows() const;
 
   std::shared_ptr<Module> module;
   std::shared_ptr<Device> device;
@@ -116,6 +137,7 @@ private:
   size_t memoryBytes = 0;
   std::unique_ptr<DeviceWeights> weights;
   std::unique_ptr<DeviceSampler> sampler;
+  std::unique_ptr<StreamSampler> streamSampler; ///< before what it refers to
   std::unique_ptr<DeviceBuffer> pools, deviceLogits;
   std::unique_ptr<DeviceQueue> queue; ///< that fetches logits
   std::unique_ptr<StepQueue> steps;   ///< null: a step runs in its submission

@@ -36,8 +36,7 @@ Expected<Logprobs> compute(Engine &engine) {
       for (const Token &token : event.tokens)
         found.insert(found.end(), token.top.begin(), token.top.end());
       if (event.finish != FinishReason::none)
-        ended.set_value(event.finish == FinishReason::error ? event.error
-                                                            : Error());
+        ended.set_value(event.error.value_or(Error()));
     });
     if (!taken)
       return taken.takeError();

@@ -29,8 +29,11 @@ struct Sequence {
   bool movedBlocks = false;
   /// Its part of the step that is prepared; -1: none.
   int32_t preparedPart = -1;
-  /// Of the logits of the step that runs, where it draws from them.
+  /// Of the logits of the step that runs, where it draws from them: what
+  /// StepBatch::source says of its token.
   int64_t row = -1;
+  /// Tokens that the device gave the next step and that were others.
+  int32_t wrongGuesses = 0;
   /// Drawn in this step; sent when it is known whether the text goes on.
   std::vector<Token> unsent;
   Request request;

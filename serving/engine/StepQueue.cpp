@@ -1,17 +1,25 @@
 #include "serving/engine/StepQueue.h"
 
+#include "runtime/base/Text.h"
+
 #include <algorithm>
 #include <bit>
 #include <cstring>
 
 namespace knapper::serving {
 
-/// Best token, its log-probability, the token again for the next step.
+/// Best token, its log-probability, the token again for the next step, another
+/// one that was drawn.
 static constexpr size_t kFetchedBytes = sizeof(int64_t) + sizeof(float),
-                        kRowBytes = kFetchedBytes + sizeof(int64_t);
+                        kRowBytes = kFetchedBytes + 2 * sizeof(int64_t);
 
 Expected<std::unique_ptr<StepQueue>>
 StepQueue::create(std::shared_ptr<Device> device) {
+  if (!isFor(*device))
+    return userError(
+        device->isAsynchronous() ? "has no streams to keep steps in order"
+                                 : "computes on the thread that submits",
+        cat("the device '", device->kind(), "'"), "run its steps one by one");
   std::unique_ptr<StepQueue> made(new StepQueue);
   made->device = std::move(device);
   ASSIGN_OR_RETURN(made->queue, made->device->createQueue({}));
@@ -72,10 +80,12 @@ Status StepQueue::reserveRows(int64_t count) {
     memset(buffer->address(), 0, bytes);
   }
   TRY(queue->copy(made->address(), fetching[0]->address(), bytes));
-  if (rows > 0)
+  for (size_t list = 0; list < 2 && rows > 0; ++list) {
+    size_t offset = kFetchedBytes + list * sizeof(int64_t);
     TRY(queue->copy(static_cast<std::byte *>(made->address()) +
-                        static_cast<size_t>(more) * kFetchedBytes,
-                    drawn(), static_cast<size_t>(rows) * sizeof(int64_t)));
+                        static_cast<size_t>(more) * offset,
+                    at(offset), static_cast<size_t>(rows) * sizeof(int64_t)));
+  }
   TRY(finish());
   // What was fetched and nobody has read yet.
   for (size_t i = 0; i < kMostSteps && rows > 0; ++i) {
@@ -142,7 +152,7 @@ Status StepQueue::wait() {
 }
 
 const std::byte *StepQueue::fetched() const {
-  const Slot &slot = slots[(waited + kMostSteps - 1) % kMostSteps];
+  const Slot &slot = slots[waitedSlot()];
   return static_cast<const std::byte *>(slot.results->address());
 }
 

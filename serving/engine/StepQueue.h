@@ -16,7 +16,13 @@ class StepQueue {
 public:
   static constexpr size_t kMostSteps = 2;
 
-  /// Of a device that has streams.
+  /// Whether the device can have a step while another one runs: it computes
+  /// beside its caller, or each step would end in its submission, and its
+  /// queues follow a stream, or nothing would keep the steps in order.
+  static bool isFor(const Device &device) {
+    return device.isAsynchronous() && device.hasStreams();
+  }
+  /// UserError for a device that it is not for.
   static Expected<std::unique_ptr<StepQueue>>
   create(std::shared_ptr<Device> device);
   ~StepQueue(); ///< waits for what was submitted
@@ -34,9 +40,20 @@ public:
   void *logprobs() const { return at(sizeof(int64_t)); }
   void *drawn() const { return at(sizeof(int64_t) + sizeof(float)); }
   int64_t capacity() const { return rows; }
+  /// Behind them, as many tokens again: those that were drawn otherwise, which
+  /// the step leaves there itself.
+  void *sampled() const { return at(2 * sizeof(int64_t) + sizeof(float)); }
   /// The memory of all of them, and the stream of the step's commands.
   std::array<std::span<const std::byte>, 2> memory() const;
   void *stream() const { return queue->ownStream(); }
+  /// Part of the step, behind what it has so far.
+  Status copy(void *to, const void *from, size_t bytes) {
+    return queue->copy(to, from, bytes);
+  }
+  /// What of the host's memory the step may use that begins next, and what the
+  /// last one used that was waited for: 0 to kMostSteps - 1.
+  size_t nextSlot() const { return submitted % kMostSteps; }
+  size_t waitedSlot() const { return (waited + kMostSteps - 1) % kMostSteps; }
   /// Ends the step: what is in `best` and `logprobs` then goes to the host.
   Status end();
 
@@ -51,6 +68,9 @@ public:
   /// clock, or for the first one.
   std::optional<uint64_t> gapNanoseconds() const { return gap; }
 
+  /// Room for so many rows, which `begin` makes too.
+  Status reserveRows(int64_t count);
+
 private:
   struct Slot {
     std::unique_ptr<DeviceBuffer> numbers, results; ///< of the host's memory
@@ -62,7 +82,6 @@ private:
            bytesOfARow * static_cast<size_t>(rows);
   }
   Status reserveNumbers(size_t bytes);
-  Status reserveRows(int64_t count);
   const std::byte *fetched() const;
 
   std::shared_ptr<Device> device;

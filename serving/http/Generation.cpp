@@ -200,7 +200,7 @@ void Generation::take(Choice &choice, Event event) {
     return;
   if (finish == FinishReason::error || finish == FinishReason::cancelled) {
     abort(finish == FinishReason::error
-              ? ApiError::from(event.error)
+              ? ApiError::from(*event.error)
               : ApiError::from(
                     userError("the server is shutting down", "draining")));
     return;

@@ -70,6 +70,17 @@ private:
     Value inside; ///< the token, no further than the last
   };
   Draw draw(Value weights, Value share);
+  /// What `top_k`, `top_p` and `depth` leave.
+  struct Limits {
+    Value topK, topP, depth;
+  };
+  /// Zero where the distance from the largest logit is beyond the depth.
+  Value within(Value weights, Value distance, Value depth) {
+    Value isNear = compare(ts::ComparePredicate::ge, distance, column(depth));
+    return weights ? select(isNear, weights, splatLike(0, weights)) : weights;
+  }
+  Value drawRank(ArrayRef<Value> top, Value largest, Value scale, Value share,
+                 Value weightSum, const Limits &limits);
 
   const int64_t vocabulary;
   const bool changed;
@@ -153,6 +164,37 @@ SamplerBuilder::Draw SamplerBuilder::draw(Value weights, Value share) {
   return {all, convert(token, b.getI64Type()), margin, inside};
 }
 
+/// The token among the best ones, in their order, as sampleToken draws it.
+Value SamplerBuilder::drawRank(ArrayRef<Value> top, Value largest, Value scale,
+                               Value share, Value weightSum,
+                               const Limits &limits) {
+  int64_t known = summaryTokens(vocabulary);
+  Value distance = sub(top[0], largest);
+  Value weights = within(make<ts::ExpOp>(mul(distance, column(scale))),
+                         distance, limits.depth);
+  if (failed())
+    return {};
+  Value none = splatLike(0, weights);
+  Value rank = makeAs<ts::IotaOp>(type({rows, dim(known)}, i32), uint64_t(1));
+  Value isLimited =
+      compare(ts::ComparePredicate::gt, limits.topK, splatLike(0, limits.topK));
+  Value most =
+      select(isLimited, limits.topK, splatLike(double(known), limits.topK));
+  weights = select(compare(ts::ComparePredicate::lt, rank, column(most)),
+                   weights, none);
+  Value ends = running(weights);
+  Value last = splatLike(double(known - 1), rowNumber);
+  Value all = select(isLimited, entry(ends, last, known), weightSum);
+  Value isHeld = compare(ts::ComparePredicate::lt, sub(ends, weights),
+                         column(mul(limits.topP, all)));
+  Value held = running(select(isHeld, weights, none));
+  if (failed())
+    return {};
+  Value place =
+      countAtMost(held, mul(share, entry(held, last, known)), known - 1);
+  return entry(top[1], place, known);
+}
+
 Status SamplerBuilder::build(ModuleOp module) {
   rows = shared.freshSymbol("rows");
   b.setInsertionPointToEnd(module.getBody());
@@ -163,6 +205,10 @@ Status SamplerBuilder::build(ModuleOp module) {
   Value wanted = argument("rows", {rows}, i32),
         scale = argument("scale", {rows}, f32),
         share = argument("share", {rows}, f32);
+  Limits limits;
+  if (!changed)
+    limits = {argument("top_k", {rows}, i32), argument("top_p", {rows}, f32),
+              argument("depth", {rows}, f32)};
   rowNumber = makeAs<ts::IotaOp>(type({rows}, i32), uint64_t(0));
   Value given = make<ts::GatherOp>(logits, wanted, uint64_t(0));
   Value x = changed ? change(given) : given;
@@ -180,7 +226,10 @@ Status SamplerBuilder::build(ModuleOp module) {
       add(make<ts::LogOp>(sum(make<ts::ExpOp>(sub(given, largestGiven)), 1)),
           reshape(largestGiven, {rows}));
   Value largest = changed ? largestOf(x) : largestGiven;
-  Value weights = make<ts::ExpOp>(mul(sub(x, largest), column(scale)));
+  Value distance = sub(x, largest);
+  Value weights = make<ts::ExpOp>(mul(distance, column(scale)));
+  if (!changed)
+    weights = within(weights, distance, limits.depth);
   Draw drawn = draw(weights, share);
   if (failed())
     return problem();
@@ -192,6 +241,19 @@ Status SamplerBuilder::build(ModuleOp module) {
       {"drawn", drawn.token},
       {"drawn_margin", drawn.margin},
       {"drawn_logit", entry(x, drawn.inside, vocabulary)}};
+  if (!changed) {
+    Value ranked =
+        drawRank(top, largest, scale, share, drawn.weightSum, limits);
+    if (failed())
+      return problem();
+    auto isBelow = ts::ComparePredicate::lt;
+    Value none = splatLike(0, limits.topK), one = splatLike(1, limits.topP);
+    Value any = convert(drawn.inside, b.getI64Type());
+    results.push_back(
+        {"token",
+         select(compare(isBelow, none, limits.topK), ranked,
+                select(compare(isBelow, limits.topP, one), ranked, any))});
+  }
   if (changed) {
     SmallVector<Value> most = best(given, summaryLogprobs(vocabulary));
     results.append({{"given", at(given, top[1])},

@@ -17,11 +17,19 @@ namespace knapper::serving {
 ///   weight_sum [R] f32                  of w
 ///   drawn [R] i64, drawn_logit [R] f32  the first token where the running sum
 ///                                       of w exceeds share times its sum
-///   drawn_margin [R] f32                how far that product is from the nearer
+///   drawn_margin [R] f32                how far that product is from the
+///   nearer
 ///                                       end of the token's part of the sum
 /// Rounding can bring `drawn` to a neighbour or past the last token: its margin
 /// is small or negative then, and the reader looks. Of logits that are not
 /// finite `log_sum` is none either.
+///
+/// Not `changed`: there are also
+///   top_k [R] i32, top_p [R] f32        none of it: 0, 1
+///   depth [R] f32                       temperature * log(min_p), or -inf:
+///                                       smaller x - max x have no weight
+/// and `token` [R] i64, what sampleToken draws but for rounding, and where
+/// top_p reaches past the K largest.
 ///
 /// `changed`: there are also
 ///   mask [R, ceil(V / 32)] i32          a bit for each token that may be drawn

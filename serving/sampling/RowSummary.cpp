@@ -102,6 +102,21 @@ float summaryShare(const SamplingOptions &options, uint64_t position) {
   return std::min(static_cast<float>(uniform), most);
 }
 
+DrawNumbers drawNumbers(const SamplingOptions &options, uint64_t position) {
+  DrawNumbers numbers;
+  numbers.scale = summaryScale(options);
+  numbers.share = summaryShare(options, position);
+  if (options.temperature <= 0) {
+    numbers.topK = 1;
+    return numbers;
+  }
+  numbers.topK = std::max(options.topK, 0);
+  numbers.topP = options.topP;
+  if (options.minP > 0)
+    numbers.depth = options.temperature * std::log(options.minP);
+  return numbers;
+}
+
 bool mayUseSummary(const SamplingOptions &options, int32_t topLogprobs,
                    int64_t known, int64_t knownBest, int64_t vocabulary) {
   bool draws = options.temperature > 0;

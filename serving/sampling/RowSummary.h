@@ -3,6 +3,7 @@
 
 #include "serving/sampling/SamplingOptions.h"
 
+#include <limits>
 #include <optional>
 #include <span>
 
@@ -34,6 +35,16 @@ struct RowSummary {
 /// What the device is told of a draw.
 float summaryScale(const SamplingOptions &options);
 float summaryShare(const SamplingOptions &options, uint64_t position);
+
+/// The whole of it, for a device that draws the token by itself.
+struct DrawNumbers {
+  float scale = 1, share = 0;
+  int32_t topK = 0; ///< 0: no limit
+  float topP = 1;
+  /// How far below the largest logit another may be.
+  float depth = -std::numeric_limits<float>::infinity();
+};
+DrawNumbers drawNumbers(const SamplingOptions &options, uint64_t position);
 
 /// Whether a summary with `known` logits to draw from and `knownBest` given
 /// ones may tell the token: no more of them are asked for.

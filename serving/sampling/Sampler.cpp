@@ -178,10 +178,13 @@ float logSoftmaxAt(std::span<const float> logits, int32_t token) {
                             logSum(logits, largestOf(logits), weights));
 }
 
+bool changesLogits(const SamplingOptions &options) {
+  return options.frequencyPenalty != 0 || options.presencePenalty != 0 ||
+         options.repetitionPenalty != 1 || !options.bias.empty();
+}
+
 bool drawsBest(const SamplingOptions &options) {
-  return options.temperature <= 0 && options.frequencyPenalty == 0 &&
-         options.presencePenalty == 0 && options.repetitionPenalty == 1 &&
-         options.bias.empty();
+  return options.temperature <= 0 && !changesLogits(options);
 }
 
 Error notFiniteError() {

@@ -8,6 +8,8 @@
 
 namespace knapper::serving {
 
+/// Whether there is a bias or a penalty.
+bool changesLogits(const SamplingOptions &options);
 /// Whether the token that is drawn is the one of the largest logit.
 bool drawsBest(const SamplingOptions &options);
 

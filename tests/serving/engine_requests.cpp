@@ -8,7 +8,8 @@
 // speculation_tokens, speculation_measured, draft, record, self_check},
 // "groups":
 // [[request, ...], ...]}; a group's requests are submitted together, the next
-// group when all of them have ended. A request: {prompt, max_tokens,
+// group when all of them have ended ("after": some statistics at that moment).
+// A request: {prompt, max_tokens,
 // temperature, seed, top_logprobs, prompt_logprobs, ignore_eos, stop_tokens,
 // cancel, speculate, timeout (milliseconds), hang_at, lose_at}. hang_at,
 // lose_at: the device hangs or is lost when the request's token of this number
@@ -151,7 +152,7 @@ Json jsonOf(const Answers::Answer &given, double start) {
       continue;
     answer["finish"] = name(event.finish);
     if (event.finish == FinishReason::error) {
-      answer["error"] = event.error.message();
+      answer["error"] = event.error->message();
       answer["told_lost"] = given.toldLost;
     }
   }
@@ -331,6 +332,11 @@ int run(const char *folder, const char *path) {
       if (id)
         list.push_back(jsonOf(answers.byRequest[id], start));
     result["groups"].push_back(std::move(list));
+    EngineStatistics s = (*engine)->statistics();
+    result["after"].push_back(
+        {{"steps", s.steps},
+         {"early", s.earlySteps},
+         {"idle_us", static_cast<double>(s.idleNanoseconds) * 1e-3}});
   }
   failEvery = 0;
   result["failures"] = failures.load();

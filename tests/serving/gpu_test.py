@@ -241,20 +241,43 @@ def test_steps_that_are_submitted_early_change_nothing(wide_models, dtype):
 
 
 @needs_gpu
+def test_early_steps_of_drawn_tokens_on_the_card(wide_models):
+    """What the sampler draws behind a step feeds the next one: the tokens of engines without early steps, in float32."""
+    ways = [dict(temperature=1), dict(temperature=0.8, top_k=9), dict(temperature=1.2, top_p=0.7), dict(temperature=1, min_p=0.05),
+            dict(temperature=0.9, top_k=40, top_p=0.9, top_logprobs=5), {}]
+    group = [r | way | dict(seed=i) for i, (r, way) in enumerate(zip(requests(18, 40, out=64, top_logprobs=-1), 3 * ways, strict=True))]
+    model, options = wide_models("mistral"), dict(target="cuda", kv_memory=64 << 20)
+    plain = model.run([[r | dict(speculate=False) for r in group]] * 2, speculation="ngram", **options)
+    early = model.run([group] * 2, **options)
+    assert plain["statistics"]["early"] == 0 and early["statistics"]["early"] >= 2 * 50
+    print(f"{early['statistics']['discarded']} of {early['statistics']['generated']} tokens guessed wrong or behind an end")
+    for one, other in zip(plain["groups"], early["groups"], strict=True):
+        assert [a["tokens"] for a in one] == [a["tokens"] for a in other]
+    statistics = early["statistics"]
+    assert statistics["faults"] == 0 and statistics["free"] + statistics["blocks_cached"] == statistics["total"]
+
+
+# Rows that are drawn from add a sampler's program to a step.
+DRAWS = {"greedy": {}, "drawn": dict(temperature=1.0, top_k=40, top_p=0.95)}
+
+
+@needs_gpu
+@pytest.mark.parametrize("draws", DRAWS)
 @pytest.mark.parametrize("batch", [1, 32, 256])
-def test_the_card_waits_for_no_host(tmp_path, cache, batch):
+def test_the_card_waits_for_no_host(tmp_path, cache, batch, draws):
     """Between the steps of a model that takes a millisecond and more, 2 % of the time by the card's clock at most."""
     shape = dict(hidden_size=2048, intermediate_size=8192, num_attention_heads=16, num_key_value_heads=4, num_hidden_layers=16, vocab_size=32000)
     model = engine_models.Model("llama", tmp_path, cache, **shape)
-    group = requests(batch, 32, out=200, top_logprobs=-1)
+    group = [request | DRAWS[draws] | dict(seed=i) for i, request in enumerate(requests(batch, 32, out=200, top_logprobs=-1))]
     options = dict(target="cuda", dtype="bf16", kv_memory=4 << 30, max_sequences=256, max_batched_tokens=8192)
     # The first group plans and records each size.
-    first = model.run([group], **options)
-    both = model.run([group, group], **options)
-    seconds = max(max(answer["times"]) for answer in both["groups"][1])
-    idle = both["statistics"]["idle_us"] - first["statistics"]["idle_us"]
-    print(f"batch {batch}: {seconds:.3f} s, idle {idle / 1e6:.4f} s, {both['statistics']['early']} of {both['statistics']['steps']} steps early")
-    assert idle * 1e-6 <= 0.02 * seconds
+    result = model.run([group, group], **options)
+    seconds = max(max(answer["times"]) for answer in result["groups"][1])
+    idle, early, steps = (result["after"][1][key] - result["after"][0][key] for key in ("idle_us", "early", "steps"))
+    print(f"batch {batch}, {draws}: {batch * 200 / seconds:.0f} tok/s, {seconds:.3f} s, idle {idle / 1e6:.4f} s, {early} of {steps} steps early")
+    # Without early steps nothing would be shown, nor without a clock: between two steps some time always passes.
+    assert early >= steps - 8 and steps >= 199
+    assert 0 < idle * 1e-6 <= 0.02 * seconds
 
 
 def repeated(length=6, times=6):

@@ -103,7 +103,7 @@ Expected<std::string> answer(serving::Engine &engine,
       show(stream.finish());
       print("\n");
       if (event.finish == serving::FinishReason::error)
-        return event.error;
+        return *event.error;
       fprintf(stderr, "[%zu tokens, %.1f tokens/s%s]\n", tokens,
               static_cast<double>(tokens) / watch.seconds(),
               event.finish == serving::FinishReason::length      ? ", cut"

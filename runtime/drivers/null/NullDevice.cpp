@@ -54,10 +54,19 @@ public:
            !(point.hangs && faults->hung);
   }
   Status wait() const override { return point.wait(faults.get()); }
+  std::optional<uint64_t>
+  nanosecondsSince(const DeviceEvent &earlier) const override {
+    auto since = reached - static_cast<const NullEvent &>(earlier).reached;
+    auto count = std::chrono::nanoseconds(since).count();
+    return static_cast<uint64_t>(std::max<int64_t>(count, 0));
+  }
 
 private:
   std::shared_ptr<const Faults> faults;
   NullStream point;
+  /// Of a stream that has nothing left to do: at once.
+  std::chrono::steady_clock::time_point reached =
+      std::max(point.end, std::chrono::steady_clock::now());
 };
 
 class NullQueue : public HostQueue {
@@ -128,6 +137,8 @@ public:
   std::string runnable() const override { return "every instruction set"; }
   bool addressesHost() const override { return true; }
   bool isAsynchronous() const override { return true; }
+  /// Runs take a time only where somebody may say which.
+  bool timesEvents() const override { return faults != nullptr; }
   bool hasStreams() const override { return true; }
   bool canRecord() const override { return true; }
   Status describe(JsonWriter &json, bool) const override {
