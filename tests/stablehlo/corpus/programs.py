@@ -93,7 +93,7 @@ def build(
 
 
 def everything() -> list[Program]:
-    from corpus import contractions, elementwise, movement, quantised, random_bits, regions, windows  # noqa: F401
+    from corpus import contractions, elementwise, movement, quantised, random_bits, regions, scatters, windows  # noqa: F401
 
     programs = [program for family in FAMILIES for program in family()]
     names = [program.name for program in programs]
