@@ -1,6 +1,6 @@
 """Test folders of packages above JAX, on `knapper` beside JAX's own CPU: which tests pass on one alone.
 
-    python -m venv packages && packages/bin/pip install jax==0.10.2 optax flax numpyro equinox chex distrax pytest absl-py
+    python -m venv packages && packages/bin/pip install jax==0.10.2 optax flax numpyro equinox chex distrax pytest absl-py scikit-learn
     pip download --no-deps --no-binary :all: optax flax numpyro chex distrax      # unpack them
     KNAPPER_LIBRARY=.../libknapper.so packages/bin/python bench/jax_packages.py optax-0.2.8 [--every N] [--match TEXT]
 

@@ -57,6 +57,7 @@ std::optional<HloWindows> readHloWindows(HloNode &n, ArrayRef<int64_t> sizes,
     w.indexed.push_back(dim);
     w.begins.push_back(begin);
   }
+  w.named = named.size();
   for (auto [dim, of] : llvm::zip(paired, with)) {
     if (w.operand[dim] != given[of] || sizes[dim] != 1) {
       (void)n.damaged("its batching dims differ");

@@ -14,6 +14,9 @@ struct HloWindows {
   llvm::SmallVector<int64_t> indexed;
   llvm::SmallVector<mlir::Value> begins;
   llvm::SmallVector<int64_t> batch;
+  /// Of `indexed`, those that entries of the index vectors name; what follows
+  /// are batching dims, whose windows lie inside by form.
+  size_t named = 0;
 
   /// Dims of a window that are not all of the operand's: the indices say where
   /// each element lies along them. First the indexed ones.

@@ -13,18 +13,27 @@ namespace {
 using P = ts::ComparePredicate;
 using ts::ReduceKind;
 
+/// Whether `begin` counts along a dim of the batch and never above `last`.
+bool staysBelow(Value begin, int64_t last) {
+  auto iota = begin.getDefiningOp<ts::IotaOp>();
+  std::optional<int64_t> count =
+      iota ? ts::dimOf(iota, iota.getDim()).asConstant() : std::nullopt;
+  return count && *count <= last + 1;
+}
+
 /// Whether each window fits, an i1 of the batch's shape; the begins of others
 /// become 0. Null where every dim fits by form.
 Value fitting(HloNode &n, HloWindows &w) {
   Type i64 = n.b.getI64Type();
   Value fits;
-  for (auto [begin, dim] : llvm::zip(w.begins, w.indexed)) {
-    if (begin && begin.getDefiningOp<ts::IotaOp>())
-      continue; // of a batching dim
+  for (size_t i = 0; i < w.named; ++i) {
+    Value begin = w.begins[i];
+    int64_t last = w.operand[w.indexed[i]] - w.sizes[w.indexed[i]];
+    if (!begin || staysBelow(begin, last))
+      continue;
     Value inside = n.binary<ts::AndOp>(
         n.compare(P::ge, begin, n.integerScalar(0, i64)),
-        n.compare(P::le, begin,
-                  n.integerScalar(w.operand[dim] - w.sizes[dim], i64)));
+        n.compare(P::le, begin, n.integerScalar(last, i64)));
     fits = fits ? n.binary<ts::AndOp>(fits, inside) : inside;
   }
   if (fits)

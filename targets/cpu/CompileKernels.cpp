@@ -1,8 +1,10 @@
 #include "targets/cpu/CompileKernels.h"
+#include "targets/cpu/CpuTarget.h"
 #include "targets/cpu/GivenObject.h"
 #include "targets/cpu/Link.h"
 
 #include "codegen/lower/common/Lower.h"
+#include "runtime/base/ForkMutex.h"
 #include "runtime/base/Headroom.h"
 #include "runtime/base/Log.h"
 #include "runtime/base/Threads.h"
@@ -173,14 +175,28 @@ void work(Shared &shared) {
   }
 }
 
-Expected<std::string> supportObject(const TargetDesc &target) {
+struct Support;
+
+/// Of the least instruction set, so that every image may hold it, and made once
+/// a process: a compile of few kernels would spend a tenth of its time on it.
+Expected<std::string> supportObject() {
+  static std::string made; // under the mutex
+  {
+    std::lock_guard lock(forkMutex<Support>());
+    if (!made.empty())
+      return made;
+  }
+  ASSIGN_OR_RETURN(TargetDesc target, cpuTarget(cpuIsas().back()));
   ASSIGN_OR_RETURN(auto emitter, ObjectEmitter::create(target));
   llvm::LLVMContext context;
   llvm::Module module("support", context);
-  (emitter)->prepare(module);
+  emitter->prepare(module);
   addSupportFunctions(module);
-  (emitter)->optimise(module);
-  return (emitter)->emit(module);
+  emitter->optimise(module);
+  ASSIGN_OR_RETURN(std::string object, emitter->emit(module));
+  std::lock_guard lock(forkMutex<Support>());
+  made = object;
+  return object;
 }
 
 } // namespace
@@ -202,12 +218,8 @@ compileKernels(std::span<const KernelJob> jobs,
 
   ASSIGN_OR_RETURN(GivenObjects given, GivenObjects::of(jobs));
   // On this thread alone, first: most of LLVM's statics are made here.
-  std::vector<std::string> support;
-  for (const TargetDesc &target : targets) {
-    TRY(checkHeadroom(kKernelMemory));
-    ASSIGN_OR_RETURN(auto object, supportObject(target));
-    support.push_back(std::move(object));
-  }
+  TRY(checkHeadroom(kKernelMemory));
+  ASSIGN_OR_RETURN(std::string support, supportObject());
   runOnThreads(shared.threads, [&] { work(shared); });
   if (shared.failed)
     return std::move(shared.error);
@@ -223,7 +235,7 @@ compileKernels(std::span<const KernelJob> jobs,
     std::erase_if(objects, [](const auto &object) { return object.empty(); });
     objects.insert(objects.end(), given.objects().begin(),
                    given.objects().end());
-    objects.push_back(std::move(support[t]));
+    objects.push_back(support);
     double start = cpuSeconds();
     TRY(checkHeadroom(kKernelMemory));
     Expected<KernelImage> image = linkImage(objects, roots);

@@ -125,6 +125,31 @@ TEST(LinkErrors, ImagesThatNeedALoaderAreRefused) {
               HasSubstr("f"));
 }
 
+TEST(Link, EveryCompileOfAProcessHasSupportFunctions) {
+  GivenCode given;
+  given.path = "filled.o";
+  given.code = objectOf("declare hidden ptr @memset(ptr, i32, i64)\n"
+                        "define hidden void @filled(ptr %p) {\n"
+                        " call ptr @memset(ptr %p, i32 7, i64 100)\n"
+                        " ret void\n}");
+  given.entry = "filled";
+  KernelJob job;
+  job.name = "filled";
+  job.given = &given;
+  std::string first;
+  for (std::string_view isa : {"x86-64-v4", "x86-64-v3", "x86-64-v4"}) {
+    Expected<TargetDesc> target = cpuTarget(isa);
+    ASSERT_TRUE(target);
+    auto images = compileKernels({&job, 1}, {&*target, 1}, 1);
+    ASSERT_TRUE(images) << images.error().message();
+    const KernelImage &image = images->front().image;
+    EXPECT_TRUE(image.entries.contains("filled"));
+    if (first.empty())
+      first = image.code;
+    EXPECT_EQ(image.code, first) << isa;
+  }
+}
+
 TEST(Link, KeepsNoMemory) {
   std::string object = objectOf("define hidden void @f() {\n ret void\n}");
   std::string roots[] = {"f"};

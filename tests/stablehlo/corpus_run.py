@@ -41,13 +41,17 @@ def outcome(program, form: str) -> tuple[str, str]:
         return "no reference", str(error).strip().splitlines()[0]
     try:
         module = knapper.compile(model, cache=False, threads=1, model_format="stablehlo")
+    except knapper.UserError as error:
+        return "refused", str(error)
+    except Exception as error:
+        return "failed", f"{type(error).__name__}: {error}"
+    # These programs and arguments are right: a run that refuses them is a bug.
+    try:
         arguments = [
             np.stack([a.real, a.imag], -1) if a.dtype.kind == "c" else a for a in program.arguments
         ]
         given = module(*arguments)
         outputs = [np.asarray(given[i]) for i in range(len(given))]
-    except knapper.UserError as error:
-        return "refused", str(error)
     except Exception as error:
         return "failed", f"{type(error).__name__}: {error}"
     different = compare.difference(program, outputs, wanted)

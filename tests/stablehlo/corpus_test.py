@@ -21,6 +21,13 @@ def test_a_sample(form, offset):
     assert right > 0.95 * total, run.stdout
 
 
+@pytest.mark.parametrize("match", ["9 rows at an iota of i64", "f32 zeros"])
+def test_all_scatters_that(match):
+    run = subprocess.run([sys.executable, str(RUN), "--match", match], capture_output=True, text=True, timeout=600, check=False)
+    right, total = re.search(r"(\d+) right of (\d+)\n", run.stdout).groups()
+    assert run.returncode == 0 and right == total, run.stdout[-3000:] + run.stderr[-2000:]
+
+
 def test_it_finds_what_is_wrong():
     sys.path.insert(0, str(RUN.parent))
     import dataclasses

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 # Each registers its programs when it is imported.
-from corpus import contractions, elementwise, movement, quantised, random_bits, regions, windows  # noqa: F401
+from corpus import contractions, elementwise, movement, quantised, random_bits, regions, scatters, windows  # noqa: F401
 from corpus.programs import FAMILIES, Program
 
 
