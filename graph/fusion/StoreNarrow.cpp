@@ -21,28 +21,74 @@ Value narrowBehind(KernelOp kernel, unsigned index) {
                                                        : Value();
 }
 
-/// Whether a value is what one matmul of 16-bit operands gives, as the op or
-/// elementwise work behind it computes it.
-bool isOfNarrowMatmul(Value value, unsigned depth = 0) {
-  constexpr unsigned most = 32;
-  Operation *op = value.getDefiningOp();
-  if (!op || depth > most || isa<ConstantOp>(op))
-    return false;
-  if (isa<DotOp, ConvOp>(op))
-    return elementTypeOf(op->getOperand(0)).getIntOrFloatBitWidth() == 16 &&
-           elementTypeOf(op->getOperand(1)).getIntOrFloatBitWidth() == 16;
-  return (isElementwise(op) ||
-          isa<ReshapeOp, TransposeOp, SliceOp, DimCastOp>(op)) &&
-         llvm::any_of(op->getOperands(), [&](Value operand) {
-           return isOfNarrowMatmul(operand, depth + 1);
-         });
-}
+/// Which values of a kernel are what its matmul gives, and that after work that
+/// a framework would round as well: moved, by functions of one operand, scaled
+/// and offset by numbers, vectors and what is stored in 16 bits. Positions,
+/// masks and what a comparison decides are none.
+class OfMatmul {
+public:
+  explicit OfMatmul(Type storage) : storage(storage) {}
+
+  bool operator()(Value value) {
+    auto [known, isNew] = answers.insert({value, false});
+    if (!isNew)
+      return known->second;
+    bool answer = isOfMatmul(value);
+    return answers[value] = answer;
+  }
+
+private:
+  bool isOfMatmul(Value value) {
+    Operation *op = value.getDefiningOp();
+    if (!op || !elementTypeOf(value).isF32())
+      return false;
+    // A convolution gives 16 bits, which its epilogue widens.
+    if (auto widening = dyn_cast<ConvertOp>(op))
+      op = widening.getInput().getDefiningOp();
+    if (isa_and_present<DotOp, ConvOp>(op))
+      return elementTypeOf(op->getOperand(0)) == storage &&
+             elementTypeOf(op->getOperand(1)) == storage;
+    if (op != value.getDefiningOp())
+      return false;
+    if (isa<ReshapeOp, TransposeOp, SliceOp, DimCastOp>(op))
+      return (*this)(op->getOperand(0));
+    if (!isElementwise(op))
+      return false;
+    if (op->getNumOperands() == 1)
+      return (*this)(op->getOperand(0));
+    if (!isa<AddOp, SubOp, MulOp, DivOp>(op))
+      return false;
+    bool left = (*this)(op->getOperand(0)), right = (*this)(op->getOperand(1));
+    bool offsets = isa<AddOp, SubOp>(op);
+    return (left && (right || isBeside(op->getOperand(1), offsets))) ||
+           (right && isBeside(op->getOperand(0), offsets));
+  }
+
+  /// A number, a vector, or a tensor that is stored in 16 bits.
+  bool isBeside(Value value, bool isOffset) const {
+    // Larger ones exclude elements: the storage type may have no such number.
+    constexpr double largestOffset = 1024;
+    if (std::optional<double> number = splatOf(value))
+      return !isOffset || std::abs(*number) <= largestOffset;
+    if (auto widening = value.getDefiningOp<ConvertOp>())
+      return elementTypeOf(widening.getInput()) == storage;
+    if (auto broadcast = value.getDefiningOp<BroadcastOp>())
+      value = broadcast.getInput();
+    if (auto reshape = value.getDefiningOp<ReshapeOp>())
+      value = reshape.getInput();
+    return rankOf(value) <= 1 &&
+           (isa<BlockArgument>(value) || value.getDefiningOp<ConstantOp>());
+  }
+
+  Type storage;
+  llvm::DenseMap<Value, bool> answers;
+};
 
 /// Rounds result `index` in the kernel, its sums in f32: the 16 bits.
 Value roundBehind(KernelOp kernel, unsigned index, Type storage) {
   YieldOp yield = kernel.yield();
   Value sums = yield.getValues()[index];
-  if (!storage || !elementTypeOf(sums).isF32() || !isOfNarrowMatmul(sums))
+  if (!storage || !OfMatmul(storage)(sums))
     return {};
   OpBuilder b(yield);
   // It may be a result as well.

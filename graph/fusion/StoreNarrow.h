@@ -5,13 +5,15 @@
 // in. It gives the 16 bits instead, and each kernel that reads them widens
 // them:
 //
-//   kernel conv  -> f32 { .. narrow; widen }      kernel conv  -> bf16 { ..
-//   narrow } kernel reduce(%x: f32) { reduce %x }          kernel reduce(%x:
-//   bf16) { widen; reduce }
+//   before  kernel conv -> f32 { .. narrow; widen }
+//           kernel reduce(%x: f32) { reduce %x }
+//   after   kernel conv -> bf16 { .. narrow }
+//           kernel reduce(%x: bf16) { widen; reduce }
 //
-// Where a function has a storage type, a matmul or convolution of 16-bit
-// operands whose f32 sums another kernel reads is rounded as well, as a
-// framework that runs op by op in 16 bits rounds it.
+// Where a function has a storage type (ts.storage), a matmul or convolution of
+// operands of that type whose f32 sums another kernel reads is rounded as well,
+// as a framework that runs op by op in 16 bits rounds it. Values that masks,
+// comparisons or positions go into are not.
 //
 //===----------------------------------------------------------------------===//
 #pragma once

@@ -233,10 +233,12 @@ struct Converter {
       roundProducers(value);
   }
 
-  /// Rounds what a value is moved from.
+  /// Rounds what a value is moved from as a whole: other readers of a part of
+  /// it would be rounded with it.
   void roundProducers(Value value) {
     Operation *op = value.getDefiningOp();
-    if (isa_and_present<TransposeOp, ReshapeOp, SliceOp, ConcatOp>(op)) {
+    if (isa_and_present<TransposeOp, ReshapeOp, ConcatOp>(op) &&
+        llvm::none_of(op->getOperands(), isConstantTensor)) {
       for (Value operand : op->getOperands())
         roundProducers(operand);
       return;
@@ -244,6 +246,11 @@ struct Converter {
     auto widening = dyn_cast_if_present<ConvertOp>(op);
     if (!widening || elementTypeOf(widening.getInput()) != type)
       narrow(value);
+  }
+
+  static bool isConstantTensor(Value value) {
+    auto broadcast = value.getDefiningOp<BroadcastOp>();
+    return isPackedConstant(broadcast ? broadcast.getInput() : value);
   }
 
   /// Other readers of a value that is stored narrow read what is stored.

@@ -21,7 +21,10 @@
 //   and results
 //   other float types     not changed
 //
-// Rounding is to nearest even. Above 65504, f16 is infinity.
+// Rounding is to nearest even. From 65520 on, f16 is infinity.
+//
+// The function gets `ts.storage`: where kernels are formed for a GPU, what a
+// matmul hands to another kernel is rounded, too (graph/fusion/StoreNarrow.h).
 //
 //===----------------------------------------------------------------------===//
 #pragma once

@@ -212,3 +212,21 @@ func.func @norm_of_concat(%x: tensor<4x8xf32>, %v: tensor<8x8xf32>, %w: tensor<8
   %3 = ts.sub %2, %all : tensor<4x16xf32>
   return %3 : tensor<4x16xf32>
 }
+
+// A norm of a half rounds that half; the other one is returned as it is summed.
+// CHECK-LABEL: @norm_of_a_slice
+// CHECK: %[[P:.*]] = ts.dot {{.*}} {result_type = f32}
+// CHECK: %[[R:.*]] = ts.slice %[[P]] [#ts.dim<0>, #ts.dim<8>]
+// CHECK: return %{{.*}}, %[[R]]
+func.func @norm_of_a_slice(%x: tensor<4x8xf32>, %v: tensor<8x16xf32>) -> (tensor<4x8xf32>, tensor<4x8xf32>) {
+  %0 = ts.dot %x, %v batch [] x [] contract [1] x [0] : tensor<4x8xf32>, tensor<8x16xf32>
+  %1 = ts.slice %0 [#ts.dim<0>, #ts.dim<0>] [1, 1] : tensor<4x16xf32> to tensor<4x8xf32>
+  %2 = ts.slice %0 [#ts.dim<0>, #ts.dim<8>] [1, 1] : tensor<4x16xf32> to tensor<4x8xf32>
+  %n = ts.constant dense<1.250000e-01> : tensor<f32>
+  %ns = ts.broadcast %n [] : tensor<f32> to tensor<4xf32>
+  %sum = ts.reduce add %1 [1] : tensor<4x8xf32>
+  %mean = ts.mul %sum, %ns : tensor<4xf32>
+  %all = ts.broadcast %mean [0] : tensor<4xf32> to tensor<4x8xf32>
+  %3 = ts.sub %1, %all : tensor<4x8xf32>
+  return %3, %2 : tensor<4x8xf32>, tensor<4x8xf32>
+}
