@@ -65,6 +65,19 @@ void makeFolders(const std::string &path) {
   }
 }
 
+/// When an entry was used: the file of its key is touched then.
+int64_t timeOf(const struct stat &status) {
+  return int64_t(status.st_mtim.tv_sec) * 1000000000 + status.st_mtim.tv_nsec;
+}
+
+/// The last used first.
+void sortByUse(std::vector<CacheEntry> &entries) {
+  std::sort(entries.begin(), entries.end(),
+            [](const CacheEntry &a, const CacheEntry &b) {
+              return a.used != b.used ? a.used > b.used : a.hash < b.hash;
+            });
+}
+
 std::string readAll(int fd) {
   std::string text;
   char buffer[16384];
@@ -157,11 +170,7 @@ std::optional<CacheEntry> Cache::readEntry(const std::string &hash,
   if (!json.is_object() || !json["key"].is_object() ||
       !json["bytes"].is_number_unsigned() || !json["stats"].is_object())
     return std::nullopt;
-  CacheEntry entry{hash,
-                   {},
-                   json["bytes"].get<uint64_t>(),
-                   int64_t(status.st_mtim.tv_sec) * 1000000000 +
-                       status.st_mtim.tv_nsec};
+  CacheEntry entry{hash, {}, json["bytes"].get<uint64_t>(), timeOf(status)};
   for (auto &[name, value] : json["key"].items())
     entry.key.fields.push_back(
         {name, value.is_string() ? value.get<std::string>() : value.dump()});
@@ -224,8 +233,12 @@ Status Cache::insert(const CacheKey &key, int artefact,
         renameat(dir.get(), names[1].c_str(), dir.get(),
                  (hash + ".json").c_str()) != 0)
       return failed("cannot be written", where);
-    if (cleanLocked() > limit)
-      pruneLocked(limit);
+    std::vector<CacheEntry> entries = cleanLocked();
+    uint64_t bytes = 0;
+    for (const CacheEntry &entry : entries)
+      bytes += entry.bytes;
+    if (bytes > limit)
+      pruneLocked(entries, limit - limit / 8);
     return success();
   };
   Status stored = store();
@@ -259,39 +272,36 @@ std::vector<CacheEntry> Cache::list() const {
     if (name.ends_with(".json") && isHash(name.substr(0, name.size() - 5)))
       if (auto entry = readEntry(name.substr(0, name.size() - 5), nullptr))
         entries.push_back(std::move(*entry));
-  std::sort(entries.begin(), entries.end(),
-            [](const CacheEntry &a, const CacheEntry &b) {
-              return a.used != b.used ? a.used > b.used : a.hash < b.hash;
-            });
+  sortByUse(entries);
   return entries;
 }
 
-/// Drops what interrupted processes left behind; returns the bytes of all
-/// files. It reads none of the entries, of which there may be thousands.
-uint64_t Cache::cleanLocked() const {
+std::vector<CacheEntry> Cache::cleanLocked() const {
   constexpr time_t interrupted = 3600; // seconds after which nobody writes it
-  uint64_t bytes = 0;
-  struct stat status;
+  std::vector<CacheEntry> entries;
+  struct stat status, artefact;
   for (const std::string &name : namesIn(dir.get())) {
-    if (fstatat(dir.get(), name.c_str(), &status, 0) != 0 ||
-        !S_ISREG(status.st_mode))
-      continue;
-    if (name.starts_with("new.") && name.ends_with(".tmp") &&
-        status.st_mtime < time(nullptr) - interrupted)
-      unlinkat(dir.get(), name.c_str(), 0);
-    else
-      bytes += status.st_size;
+    std::string stem = name.substr(0, name.find('.'));
+    if (name.starts_with("new.") && name.ends_with(".tmp")) {
+      if (fstatat(dir.get(), name.c_str(), &status, 0) == 0 &&
+          status.st_mtime < time(nullptr) - interrupted)
+        unlinkat(dir.get(), name.c_str(), 0);
+    } else if (name.ends_with(".json") && isHash(stem) &&
+               fstatat(dir.get(), name.c_str(), &status, 0) == 0 &&
+               fstatat(dir.get(), (stem + ".knap").c_str(), &artefact, 0) == 0)
+      entries.push_back({stem, {}, uint64_t(artefact.st_size), timeOf(status)});
   }
-  return bytes;
+  sortByUse(entries);
+  return entries;
 }
 
-Cache::Pruned Cache::pruneLocked(uint64_t limit) const {
+Cache::Pruned Cache::pruneLocked(const std::vector<CacheEntry> &entries,
+                                 uint64_t limit) const {
   Pruned pruned;
-  std::vector<CacheEntry> entries = list();
   std::set<std::string> kept;
   uint64_t total = 0;
   bool full = false;
-  for (const CacheEntry &entry : entries) { // the last used first
+  for (const CacheEntry &entry : entries) {
     full |= entry.bytes > limit - total;
     if (!full) {
       total += entry.bytes;
@@ -301,7 +311,6 @@ Cache::Pruned Cache::pruneLocked(uint64_t limit) const {
     ++pruned.entries;
     pruned.bytes += entry.bytes;
   }
-  cleanLocked();
   for (const std::string &name : namesIn(dir.get())) { // also halves of entries
     std::string stem = name.substr(0, name.find('.'));
     if ((name.ends_with(".json") || name.ends_with(".knap")) && isHash(stem) &&
@@ -313,7 +322,8 @@ Cache::Pruned Cache::pruneLocked(uint64_t limit) const {
 
 Expected<Cache::Pruned> Cache::prune(uint64_t limit) const {
   ASSIGN_OR_RETURN(CacheFile held, lock(/*exclusive=*/true));
-  return pruneLocked(limit);
+  cleanLocked();
+  return pruneLocked(list(), limit);
 }
 
 const CacheKey::Field *firstDifference(const CacheKey &key,

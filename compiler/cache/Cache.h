@@ -71,9 +71,10 @@ public:
 
   /// Marks the entry as used. What is damaged counts as absent.
   std::optional<CacheHit> find(const CacheKey &key) const;
-  /// Copies the artefact behind `artefact` into the cache, then drops the
-  /// entries used longest ago until all have at most `limit` bytes. One that is
-  /// larger than `limit` is not kept.
+  /// Copies the artefact behind `artefact` into the cache. If the artefacts
+  /// then have more than `limit` bytes, drops the entries used longest ago
+  /// until they have an eighth less: of a full cache, few insertions drop
+  /// anything. One artefact that is larger than `limit` is not kept.
   Status insert(const CacheKey &key, int artefact, const std::string &stats,
                 uint64_t limit) const;
   void drop(const std::string &hash) const;
@@ -84,7 +85,8 @@ public:
     unsigned entries = 0;
     uint64_t bytes = 0;
   };
-  /// Down to `limit` bytes, the longest unused first.
+  /// Down to `limit` bytes of artefacts, the longest unused first; damaged
+  /// entries go, too.
   Expected<Pruned> prune(uint64_t limit) const;
 
 private:
@@ -92,8 +94,13 @@ private:
   Expected<CacheFile> lock(bool exclusive) const;
   std::optional<CacheEntry> readEntry(const std::string &hash,
                                       std::string *stats) const;
-  uint64_t cleanLocked() const;
-  Pruned pruneLocked(uint64_t limit) const;
+  /// Drops what interrupted processes left behind. Returns the entries, the
+  /// last used first, without their keys: it reads none of the thousands of
+  /// files.
+  std::vector<CacheEntry> cleanLocked() const;
+  /// `entries`: the last used first; what is none of them is dropped.
+  Pruned pruneLocked(const std::vector<CacheEntry> &entries,
+                     uint64_t limit) const;
 
   std::string path;
   CacheFile dir;

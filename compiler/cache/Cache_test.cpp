@@ -99,6 +99,25 @@ TEST_F(CacheTest, DropsTheLongestUnused) {
   EXPECT_TRUE(cache.find(key("d")));
 }
 
+// A full cache has room again: dropping one entry for each that comes would
+// look through all of them every time.
+TEST_F(CacheTest, AFullCacheGetsRoomForSeveral) {
+  Cache cache = open();
+  constexpr int most = 16;
+  int drops = 0;
+  size_t before = 0;
+  for (int i = 0; i < 4 * most; ++i) {
+    insert(cache, key(std::to_string(i).c_str()), "0123456789", 10 * most);
+    size_t now = cache.list().size();
+    EXPECT_LE(now, size_t(most));
+    EXPECT_GE(now, std::min<size_t>(i + 1, most * 7 / 8));
+    drops += now <= before;
+    before = now;
+  }
+  EXPECT_LE(drops, 4 * most / 2);
+  EXPECT_TRUE(cache.find(key(std::to_string(4 * most - 1).c_str())));
+}
+
 TEST_F(CacheTest, WhatIsOlderThanWhatGoesGoesToo) {
   Cache cache = open();
   for (const auto &[model, bytes] : {std::pair("a", 4), {"b", 40}, {"c", 4}}) {
