@@ -384,7 +384,7 @@ CASES = {
     "if_with_other_ranks": (
         branch(body([node("Neg", ["x"], ["a"])], [], ["a"]),
                body([node("ReduceSum", ["x"], ["b"], keepdims=0)], [], ["b"])),
-        ["If (ai.onnx opset 21)", "other ranks", "depends on data"]),
+        ["If (ai.onnx opset 21)", "its branches give nx4xf32 and f32", "depends on data"]),
     "if_with_a_sequence": (
         branch(body([node("SequenceConstruct", ["x"], ["a"])], [], ["a"]),
                body([node("SequenceEmpty", [], ["b"])], [], ["b"])),
