@@ -251,3 +251,37 @@ def test_allocations_that_fail_with_two_steps(models):
                 assert answer["tokens"] == right
     assert [answer["tokens"] for answer in result["groups"][-1]] == expected
     assert whole(result["statistics"])["early"] > 0
+
+
+@pytest.mark.parametrize("begun, fewest", [(False, 1), (False, 60_000), (True, 1), (True, 30_000)], ids=["buffers", "scratch", "buffers, behind draws", "scratch, behind draws"])
+def test_a_device_without_memory_for_draws(models, begun, fewest):
+    """From some moment it has none for the sampler: requests go on with the right tokens, drawn between steps, and the log says so once."""
+    model = models("llama")
+    many = sampled(100, max_tokens=30)
+    if begun:  # the prompt of the last one ends when the others draw already
+        many = many[:5]
+        many[4]["prompt"] = drawn_prompt(4, 200)
+    right = [answer["tokens"] for answer in model.run([many])["groups"][0]]
+    # Before, greedy requests reserve what the steps themselves take, and a few drawn ones a part of what many do.
+    plain = [request | dict(temperature=0, top_logprobs=-1) for request in many]
+    groups, failing = [plain, *([many[:4]] if begun else [])], [many, many, plain]
+    options = dict(remote=True, max_sequences=128, kv_memory=1200 * BLOCK, prefix_cache=False, max_batched_tokens=64)
+    result = model.run(groups + failing, fewest_bytes=[0] * len(groups) + [fewest] * len(failing), **options)
+    for group in result["groups"][-3:-1]:
+        assert [answer["tokens"] for answer in group] == right
+    assert result["groups"][-1] and all(a["tokens"] == b["tokens"] for a, b in zip(result["groups"][0], result["groups"][-1], strict=True))
+    whole(result["statistics"])
+    # One refusal behind a step, one between two, and neither is asked for again.
+    behind, between = result["warnings"]
+    assert "draws no tokens behind its steps" in behind and "does not draw tokens" in between and result["refused"] == 2
+    early = [after["early"] for after in result["after"][-4:]]
+    assert begun <= early[1] - early[0] and early[1] == early[2] < early[3]
+
+
+def test_the_pool_leaves_room_for_rows_that_are_drawn_from(models):
+    """Two slots of rows for all sequences, rounded up to a power of two, where the pool's size follows from what is free."""
+    free, options = 64 * BLOCK * 4, dict(remote=True, kv_memory=0, free=64 * BLOCK * 4, max_sequences=33)
+    rows = 2 * 64 * small_models.VOCABULARY * 4
+    total = [models("llama").run([greedy(1)], draw_in_stream=draws, **options)["statistics"]["total"] for draws in (False, True)]
+    # One block more is nobody's.
+    assert total == [free // 4 // BLOCK, (free - rows) // 4 // BLOCK]
