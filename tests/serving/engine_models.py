@@ -74,6 +74,16 @@ def same_bits(one, other):
     return all(a.get("tokens") == b.get("tokens") and a.get("top") == b.get("top") for a, b in zip(one, other, strict=True))
 
 
+def same_answers(one, other, near=2e-5):
+    """Tokens and ends are the same; log-probabilities are near, which other sums may round otherwise."""
+    for before, after in zip(one, other, strict=True):
+        assert (before["finish"], before.get("tokens")) == (after["finish"], after.get("tokens"))
+        assert before.get("logprobs", []) == pytest.approx(after.get("logprobs", []), abs=near)
+        for best, ours in zip(before.get("top", []), after.get("top", []), strict=True):
+            assert [token for token, _ in best] == [token for token, _ in ours]
+            assert [logprob for _, logprob in best] == pytest.approx([logprob for _, logprob in ours], abs=near)
+
+
 def plain_and_prepared(model, groups, **options):
     """What the engine answers when each step is decided after the one before, and when it is prepared while that one runs."""
     waiting = [[request | dict(speculate=False) for request in group] for group in groups]
