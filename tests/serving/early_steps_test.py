@@ -130,6 +130,10 @@ def test_guesses_of_the_device_are_compared(models, tmp_path, cache):  # noqa: F
     statistics = result["statistics"]
     assert [a["tokens"] for a in flat.run([far + near])["groups"][0]] == [a["tokens"] for a in result["groups"][0]]
     assert 4 <= statistics["discarded"] <= 4 * (2 + 60 // 16)
+    # `min_p` that most logits are above reaches past it too: the token is right, and the host needs the row to know it.
+    deep = [r | dict(top_p=1.0, min_p=0.01) for r in far]
+    statistics = with_and_without(flat, [deep])["statistics"]
+    assert statistics["discarded"] <= 2 and 0 < statistics["early"] <= 4 * (2 + 60 // 16)
     # Rows of which the sum tells the token, near a border or not, stay early.
     whole_rows = [r | dict(top_p=1.0) for r in far]
     statistics = with_and_without(flat, [whole_rows])["statistics"]
