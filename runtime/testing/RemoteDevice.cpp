@@ -90,11 +90,13 @@ private:
 
 class RemoteQueue : public DeviceQueue {
 public:
-  explicit RemoteQueue(std::shared_ptr<RemoteMemory> memory)
-      : memory(std::move(memory)) {}
+  RemoteQueue(std::shared_ptr<RemoteMemory> memory,
+              std::shared_ptr<RemoteFaults> faults)
+      : memory(std::move(memory)), faults(std::move(faults)) {}
 
   Status reserve(const QueueNeeds &needs) override {
     flush();
+    TRY(faults->refuse(needs.scratch));
     Expected<Block> block = Block::allocate(needs.scratch);
     if (!block)
       return block.takeError();
@@ -222,6 +224,7 @@ private:
                     commands.end());
   }
   std::shared_ptr<RemoteMemory> memory;
+  std::shared_ptr<RemoteFaults> faults;
   mutable RemoteStream own; // others lead it
   bool captured = false;    // the stream that the run is in
   RemoteStream *followed = nullptr;
@@ -236,6 +239,8 @@ private:
 
 class RemoteDevice : public Device {
 public:
+  explicit RemoteDevice(std::shared_ptr<RemoteFaults> faults)
+      : faults(std::move(faults)) {}
   std::string_view kind() const override { return "cpu"; }
   int rank(std::string_view isa) const override { return cpu::isaRank(isa); }
   std::string runnable() const override { return cpu::runnableIsas(); }
@@ -250,8 +255,14 @@ public:
     json.field("name", "remote");
     return success();
   }
+  std::optional<uint64_t> freeBytes() const override {
+    uint64_t bytes = faults->freeBytes;
+    return bytes > 0 ? std::optional(bytes) : std::nullopt;
+  }
   Expected<std::unique_ptr<DeviceBuffer>> allocate(uint64_t bytes,
                                                    MemoryKind kind) override {
+    if (kind == MemoryKind::device)
+      TRY(faults->refuse(bytes));
     Expected<Block> block = Block::allocate(bytes);
     if (!block)
       return block.takeError();
@@ -260,7 +271,7 @@ public:
   }
   Expected<std::unique_ptr<DeviceQueue>>
   createQueue(const QueueOptions &) override {
-    return std::unique_ptr<DeviceQueue>(new RemoteQueue(memory));
+    return std::unique_ptr<DeviceQueue>(new RemoteQueue(memory, faults));
   }
   Expected<std::unique_ptr<Executable>>
   load(std::span<const std::byte> code, const std::string &where) override {
@@ -272,12 +283,23 @@ public:
 
 private:
   std::shared_ptr<RemoteMemory> memory = std::make_shared<RemoteMemory>();
+  const std::shared_ptr<RemoteFaults> faults;
 };
 
 } // namespace
 
-std::shared_ptr<Device> remoteDevice() {
-  return std::make_shared<RemoteDevice>();
+Status RemoteFaults::refuse(uint64_t bytes) {
+  uint64_t fewest = fewestBytes;
+  if (fewest == 0 || bytes < fewest)
+    return success();
+  ++refused;
+  return deviceError("has no " + std::to_string(bytes) + " bytes",
+                     "the remote device", "a smaller batch");
+}
+
+std::shared_ptr<Device> remoteDevice(std::shared_ptr<RemoteFaults> faults) {
+  return std::make_shared<RemoteDevice>(
+      faults ? std::move(faults) : std::make_shared<RemoteFaults>());
 }
 
 } // namespace knapper::testing

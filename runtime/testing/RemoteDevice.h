@@ -4,6 +4,7 @@
 
 #include "runtime/device/Device.h"
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -26,11 +27,24 @@ struct RemoteStream {
   }
 };
 
+/// What a device is told to do from now on, by any thread.
+struct RemoteFaults {
+  /// Of the device's memory, buffers and scratch of so many bytes or more
+  /// cannot be had; 0: all can.
+  std::atomic<uint64_t> fewestBytes = 0;
+  std::atomic<uint64_t> refused = 0; ///< how many could not
+  /// What the device says is free; 0: nothing.
+  std::atomic<uint64_t> freeBytes = 0;
+
+  Status refuse(uint64_t bytes);
+};
+
 /// Runs the CPU's code ("cpu" targets), late: commands are kept until something
 /// waits for them. Every address given to it must lie in one of its own
 /// buffers, uploads and downloads must have the host's side outside of them;
 /// anything else is a DeviceError, as is a grid or grain below 1. Does not
 /// record. Follows and leads a RemoteStream; a queue's `ownStream` is one.
-std::shared_ptr<Device> remoteDevice();
+std::shared_ptr<Device>
+remoteDevice(std::shared_ptr<RemoteFaults> faults = nullptr);
 
 } // namespace knapper::testing

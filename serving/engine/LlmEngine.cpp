@@ -282,15 +282,18 @@ Status LlmEngine::submitStep() {
   if (lastRun > 0)
     counters.betweenNanoseconds +=
         static_cast<uint64_t>((started - lastRun) * 1e9);
-  return submit(current.batch);
+  return submit(current);
 }
 
-Status LlmEngine::submit(const StepBatch &batch) {
+Status LlmEngine::submit(Step &step) {
   cache.beginStep();
   try {
-    Status status = runner->submit(batch);
+    Status status = runner->submit(step.batch);
     if (!status)
       cache.endStep();
+    else if (!runner->drawsInStream())
+      for (Part &part : step.parts)
+        part.draw = -1; // the device could not
     return status;
   } catch (const std::bad_alloc &) {
     cache.endStep();

@@ -95,7 +95,7 @@ private:
   bool decide();
   /// Gives `current` to the device.
   Status submitStep();
-  Status submit(const StepBatch &batch);
+  Status submit(Step &step);
   /// Waits for `current`.
   Status waitForStep();
   void failStep(Error error);

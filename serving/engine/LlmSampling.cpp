@@ -61,10 +61,10 @@ Expected<Token> LlmEngine::drawAgain(const Sequence &sequence,
 
 void LlmEngine::checkGuess(Sequence &sequence, const Part &part,
                            int32_t token) {
-  if (runner->drawnToken(static_cast<size_t>(part.draw)) == token)
-    return;
-  ++sequence.wrongGuesses;
-  if (early && sequence.preparedPart >= 0)
+  bool isRight = runner->drawnToken(static_cast<size_t>(part.draw)) == token;
+  // A row that is drawn from again costs this thread more than a wrong guess.
+  sequence.wrongGuesses += !isRight || !part.token;
+  if (!isRight && early && sequence.preparedPart >= 0)
     next.parts[static_cast<size_t>(sequence.preparedPart)].isOther = true;
 }
 

@@ -294,7 +294,7 @@ void LlmEngine::submitEarly() {
           static_cast<int32_t>(part.sequence->row);
   try {
     addDraws(next);
-    earlyStatus = submit(next.batch);
+    earlyStatus = submit(next);
   } catch (const std::bad_alloc &) { // there may be memory between two steps
     return forgetPrepared();
   }

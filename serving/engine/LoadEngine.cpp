@@ -197,8 +197,9 @@ Status addSamplers(ModelRunner &runner, const std::shared_ptr<Device> &device,
     ASSIGN_OR_RETURN(modules[changing],
                      loadModule(std::move(artefact), device, compile));
   }
-  runner.setStreamSampler(
-      std::make_unique<StreamSampler>(device, modules[false], vocabulary));
+  if (options.drawInStream)
+    runner.setStreamSampler(
+        std::make_unique<StreamSampler>(device, modules[false], vocabulary));
   ASSIGN_OR_RETURN(std::unique_ptr<DeviceSampler> sampler,
                    DeviceSampler::create(std::move(modules[false]),
                                          std::move(modules[true]), *device,
@@ -327,6 +328,10 @@ Expected<std::unique_ptr<Engine>> loadEngineOn(std::shared_ptr<Device> device,
   if (bytes == 0) {
     // A GPU's weights are placed already; a step needs memory too.
     int64_t free = freeMemory(*device);
+    if (!device->addressesHost() && options.drawInStream)
+      free -=
+          std::min(free, StreamSampler::memoryBytes(options.maxSequences,
+                                                    model.config.vocabulary));
     bytes = isGpu(options.target) ? free / 8 * 7 : free / 4;
   }
   int64_t most = (context + options.blockTokens - 1) / options.blockTokens *

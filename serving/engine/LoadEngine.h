@@ -24,7 +24,7 @@ struct EngineOptions {
   /// f32; on GPUs they are bf16 with any type but f32.
   DType dtype = DType::f32;
   /// Bytes of the pool of keys and values. 0: a quarter of free memory; on GPUs
-  /// seven eighths of what the weights leave.
+  /// seven eighths of what the weights and the rows that are drawn from leave.
   int64_t kvMemoryBytes = 0;
   int32_t maxContext = 0;         ///< tokens of one sequence; 0: the model's
   int32_t maxBatchedTokens = 512; ///< the budget of one step
@@ -42,6 +42,9 @@ struct EngineOptions {
   /// Compare the logits of a few tokens with those of the first load before
   /// the engine is given out.
   bool selfCheck = true;
+  /// Draw behind a step, in its stream, where the device can, so that the next
+  /// step need not wait for the host. False: between steps, to compare with.
+  bool drawInStream = true;
   /// The same bits for a request in every batch. On CPUs that is always so.
   bool batchInvariant = false;
   /// Read all weights at the start: their files for the key of the compiled

@@ -1,6 +1,7 @@
 #include "serving/engine/ModelRunner.h"
 #include "serving/engine/StepSizes.h"
 
+#include "runtime/base/Log.h"
 #include "runtime/base/Text.h"
 
 #include <algorithm>
@@ -208,7 +209,7 @@ Status ModelRunner::submit(const StepBatch &given) {
     // Of a step that is not submitted nothing is left on the device.
     auto leaveNone = [&] { (void)steps->finish(); };
     try {
-      Status status = submitQueued(rounded(given));
+      Status status = submitQueued(given);
       if (!status)
         leaveNone();
       return status;
@@ -226,7 +227,25 @@ Status ModelRunner::submit(const StepBatch &given) {
   return runProgram(batch, numbers, hostLogits.data(), {});
 }
 
-Status ModelRunner::submitQueued(const StepBatch &batch) {
+Status ModelRunner::submitQueued(const StepBatch &given) {
+  samplerFailed = false;
+  Status status = queueStep(rounded(given), drawsInStream());
+  if (status || !samplerFailed)
+    return status;
+  // Tokens are drawn all the same, between two steps. A device that is lost
+  // says so here.
+  TRY(steps->finish());
+  failedInStream = true;
+  log(LogLevel::warning, cat("the device draws no tokens behind its steps: ",
+                             status.error().message()));
+  return queueStep(rounded(given), false);
+}
+
+Status ModelRunner::queueStep(const StepBatch &batch, bool draws) {
+  auto ofSampler = [&](Status status) {
+    samplerFailed |= !status;
+    return status;
+  };
   auto rows = static_cast<int64_t>(batch.rows.size());
   auto count = static_cast<size_t>(rows * vocabulary);
   float *logits = nullptr;
@@ -242,7 +261,9 @@ Status ModelRunner::submitQueued(const StepBatch &batch) {
   }
   if (streamSampler) {
     TRY(steps->reserveRows(rows));
-    TRY(streamSampler->reserve(batch.draws, *steps));
+    if (draws)
+      TRY(ofSampler(streamSampler->reserve(batch.draws, *steps)));
+    // The step before may have had draws where this one has none any more.
     auto behind = static_cast<int32_t>(steps->capacity());
     for (int32_t &source : padded.source)
       if (source < -1)
@@ -252,7 +273,7 @@ Status ModelRunner::submitQueued(const StepBatch &batch) {
       &batch.tokens, &batch.position, &batch.sequence, &batch.block,
       &batch.offset, &batch.table,    &batch.rows,     &batch.source};
   constexpr size_t ofProgram = 8;
-  if (streamSampler)
+  if (draws)
     for (const auto *list : streamSampler->padded.lists())
       lists.push_back(list);
   TRY(steps->begin(lists, rows));
@@ -273,9 +294,12 @@ Status ModelRunner::submitQueued(const StepBatch &batch) {
     options.deviceMemory = own;
   }
   TRY(runProgram(batch, std::span(numbers).first(ofProgram), logits, options));
-  if (streamSampler)
-    TRY(streamSampler->submit(std::span(numbers).subspan(ofProgram),
-                              {logits, roomForRows(), own[1]}, *steps));
+  if (draws) {
+    StreamSampler::Logits drawn{logits, roomForRows(), own[1]};
+    TRY(ofSampler(streamSampler->submit(std::span(numbers).subspan(ofProgram),
+                                        drawn, *steps)));
+    TRY(streamSampler->keep(drawn, *steps));
+  }
   return steps->end();
 }
 

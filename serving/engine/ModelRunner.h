@@ -93,11 +93,12 @@ public:
   void setSampler(std::unique_ptr<DeviceSampler> made) {
     sampler = std::move(made);
   }
-  /// Null: a step has no draws.
+  /// Null: a step has no draws. After an error of the sampler neither the step
+  /// that is submitted nor a later one has any.
   void setStreamSampler(std::unique_ptr<StreamSampler> made) {
     streamSampler = std::move(made);
   }
-  bool drawsInStream() const { return streamSampler != nullptr; }
+  bool drawsInStream() const { return streamSampler && !failedInStream; }
   /// Of the step's draws, where it has any: what the device says, the token
   /// that it gave the next step, and the row, valid until the next call.
   RowSummary drawSummary(size_t draw) const {
@@ -113,7 +114,8 @@ public:
 private:
   ModelRunner() = default;
   Status allocate();
-  Status submitQueued(const StepBatch &batch);
+  Status submitQueued(const StepBatch &given);
+  Status queueStep(const StepBatch &batch, bool draws);
   /// The program over `numbers`, in the order of its inputs.
   Status runProgram(const StepBatch &batch,
                     std::span<const int32_t *const> numbers, float *logits,
@@ -138,6 +140,8 @@ private:
   std::unique_ptr<DeviceWeights> weights;
   std::unique_ptr<DeviceSampler> sampler;
   std::unique_ptr<StreamSampler> streamSampler; ///< before what it refers to
+  bool samplerFailed = false;  ///< in the submission that is tried
+  bool failedInStream = false; ///< in one, and is not asked again
   std::unique_ptr<DeviceBuffer> pools, deviceLogits;
   std::unique_ptr<DeviceQueue> queue; ///< that fetches logits
   std::unique_ptr<StepQueue> steps;   ///< null: a step runs in its submission

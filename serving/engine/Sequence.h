@@ -32,7 +32,8 @@ struct Sequence {
   /// Of the logits of the step that runs, where it draws from them: what
   /// StepBatch::source says of its token.
   int64_t row = -1;
-  /// Tokens that the device gave the next step and that were others.
+  /// Tokens that the device gave the next step and that were others, or that
+  /// its summary of the row did not tell.
   int32_t wrongGuesses = 0;
   /// Drawn in this step; sent when it is known whether the text goes on.
   std::vector<Token> unsent;

@@ -121,7 +121,8 @@ Status StepQueue::begin(std::span<const std::vector<int32_t> *const> given,
   lists.clear();
   size_t end = 0;
   for (const auto *list : given) {
-    memcpy(from + end, list->data(), list->size() * sizeof(int32_t));
+    if (!list->empty()) // one without memory has no address to copy from
+      memcpy(from + end, list->data(), list->size() * sizeof(int32_t));
     lists.push_back(to + end);
     end += room(*list);
   }

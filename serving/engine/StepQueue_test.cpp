@@ -66,6 +66,20 @@ TEST(StepQueue, NeedsADeviceThatComputesBesideInTheOrderOfStreams) {
   EXPECT_FALSE(StepQueue::isFor(*cpu::device()));
 }
 
+TEST(StepQueue, TakesListsWithoutNumbers) {
+  auto queue = StepQueue::create(null::device());
+  ASSERT_TRUE(queue) << queue.error().message();
+  // A step without draws has six of them, which point nowhere.
+  const std::vector<int32_t> none, numbers{7, 8};
+  std::vector<const std::vector<int32_t> *> lists{&none, &numbers, &none};
+  ASSERT_TRUE((*queue)->begin(lists, 1));
+  ASSERT_TRUE((*queue)->end());
+  ASSERT_TRUE((*queue)->wait());
+  const auto *there = static_cast<const int32_t *>((*queue)->list(1));
+  EXPECT_EQ(there[0], 7);
+  EXPECT_EQ(there[1], 8);
+}
+
 TEST(StepQueue, MeasuresWhatTheDeviceWaited) {
   auto queue = StepQueue::create(
       null::faultyDevice(std::make_shared<const null::Faults>()));

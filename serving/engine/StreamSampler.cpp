@@ -44,6 +44,12 @@ StreamSampler::StreamSampler(std::shared_ptr<Device> device,
   layout.bytes = end;
 }
 
+int64_t StreamSampler::memoryBytes(int64_t draws, int64_t vocabulary) {
+  auto rows = static_cast<int64_t>(std::bit_ceil(static_cast<size_t>(draws)));
+  return static_cast<int64_t>(StepQueue::kMostSteps) * rows * vocabulary *
+         static_cast<int64_t>(sizeof(float));
+}
+
 Status StreamSampler::reserve(const StepDraws &draws, StepQueue &steps) {
   padded = draws;
   drawnRows = draws.rows;
@@ -86,6 +92,21 @@ Status StreamSampler::submit(std::span<const int32_t *const> lists,
   size_t groups = (padded.size() + kTogether - 1) / kTogether;
   for (size_t group = 0; group < groups; ++group)
     TRY(runGroup(group, lists, logits, steps));
+  return success();
+}
+
+Status StreamSampler::keep(const Logits &logits, StepQueue &steps) {
+  if (drawnRows.empty())
+    return success();
+  size_t groups = (padded.size() + kTogether - 1) / kTogether;
+  auto *base = static_cast<std::byte *>(results->address());
+  for (size_t group = 0; group < groups; ++group) {
+    size_t first = group * kTogether,
+           count = std::min(kTogether, padded.size() - first);
+    TRY(steps.copy(static_cast<int64_t *>(steps.sampled()) + first,
+                   base + group * layout.bytes + layout.tokens,
+                   count * sizeof(int64_t)));
+  }
   Slot &slot = slots[steps.nextSlot()];
   TRY(steps.copy(slot.results->address(), results->address(),
                  groups * layout.bytes));
@@ -151,10 +172,7 @@ Status StreamSampler::runGroup(size_t group,
       std::span(static_cast<const std::byte *>(results->address()),
                 results->bytes())};
   options.deviceMemory = own;
-  TRY(program->run(inputs, outputs, result, options));
-  return steps.copy(static_cast<int64_t *>(steps.sampled()) + first,
-                    base + layout.tokens,
-                    static_cast<size_t>(count) * sizeof(int64_t));
+  return program->run(inputs, outputs, result, options);
 }
 
 const std::byte *StreamSampler::groupOf(size_t draw,

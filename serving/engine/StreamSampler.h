@@ -39,14 +39,19 @@ public:
     int64_t rows;
     std::span<const std::byte> memory;
   };
+  /// Of the device, for so many draws a step: their rows, by far the most.
+  static int64_t memoryBytes(int64_t draws, int64_t vocabulary);
   /// Room for the draws of the next step. What of them is in `padded` then has
   /// sizes that come again and again.
   Status reserve(const StepDraws &draws, StepQueue &steps);
   StepDraws padded;
   /// Gives the draws to the device, behind what the step has so far. `lists`:
-  /// where the device has `padded`.
+  /// where the device has `padded`. What the step before has drawn stays: after
+  /// an error this step may be submitted again without draws.
   Status submit(std::span<const int32_t *const> lists, const Logits &logits,
                 StepQueue &steps);
+  /// Keeps what was drawn: the tokens for the next step, the rest for the host.
+  Status keep(const Logits &logits, StepQueue &steps);
 
   /// Of the step that was waited for last.
   RowSummary summary(size_t draw, const StepQueue &steps) const;

@@ -17,9 +17,8 @@ namespace knapper::serving {
 ///   weight_sum [R] f32                  of w
 ///   drawn [R] i64, drawn_logit [R] f32  the first token where the running sum
 ///                                       of w exceeds share times its sum
-///   drawn_margin [R] f32                how far that product is from the
-///   nearer
-///                                       end of the token's part of the sum
+///   drawn_margin [R] f32                from that product to the nearer end
+///                                       of the token's part of the sum
 /// Rounding can bring `drawn` to a neighbour or past the last token: its margin
 /// is small or negative then, and the reader looks. Of logits that are not
 /// finite `log_sum` is none either.

@@ -6,7 +6,7 @@ import random
 
 import pytest
 import small_models
-from engine_models import Model, drawn_prompt, same_bits, torch
+from engine_models import Model, drawn_prompt, same_answers, torch
 
 BLOCK = 3 * 2 * 2 * 16 * 12 * 4  # bytes of the small llama
 
@@ -24,15 +24,13 @@ def whole(statistics):
 
 
 def with_and_without(model, groups, **options):
-    """On a device that runs the CPU's code apart from the host: early, and with the engine deciding between steps."""
+    """On a device that runs the CPU's code apart from the host: early, and with the engine deciding and drawing between steps."""
     waiting = [[request | dict(speculate=False) for request in group] for group in groups]
-    plain = model.run(waiting, speculation="ngram", remote=True, **options)
+    plain = model.run(waiting, speculation="ngram", remote=True, draw_in_stream=False, **options)
     early = model.run(groups, remote=True, **options)
     assert whole(plain["statistics"])["early"] == 0 < whole(early["statistics"])["early"]
     for one, other in zip(plain["groups"], early["groups"], strict=True):
-        assert same_bits(one, other)
-        for before, after in zip(one, other, strict=True):
-            assert (before["finish"], before.get("logprobs")) == (after["finish"], after.get("logprobs"))
+        same_answers(one, other)
     return early
 
 
@@ -132,6 +130,10 @@ def test_guesses_of_the_device_are_compared(models, tmp_path, cache):  # noqa: F
     statistics = result["statistics"]
     assert [a["tokens"] for a in flat.run([far + near])["groups"][0]] == [a["tokens"] for a in result["groups"][0]]
     assert 4 <= statistics["discarded"] <= 4 * (2 + 60 // 16)
+    # `min_p` that most logits are above reaches past it too: the token is right, and the host needs the row to know it.
+    deep = [r | dict(top_p=1.0, min_p=0.01) for r in far]
+    statistics = with_and_without(flat, [deep])["statistics"]
+    assert statistics["discarded"] <= 2 and 0 < statistics["early"] <= 4 * (2 + 60 // 16)
     # Rows of which the sum tells the token, near a border or not, stay early.
     whole_rows = [r | dict(top_p=1.0) for r in far]
     statistics = with_and_without(flat, [whole_rows])["statistics"]
@@ -251,3 +253,37 @@ def test_allocations_that_fail_with_two_steps(models):
                 assert answer["tokens"] == right
     assert [answer["tokens"] for answer in result["groups"][-1]] == expected
     assert whole(result["statistics"])["early"] > 0
+
+
+@pytest.mark.parametrize("begun, fewest", [(False, 1), (False, 60_000), (True, 1), (True, 30_000)], ids=["buffers", "scratch", "buffers, behind draws", "scratch, behind draws"])
+def test_a_device_without_memory_for_draws(models, begun, fewest):
+    """From some moment it has none for the sampler: requests go on with the right tokens, drawn between steps, and the log says so once."""
+    model = models("llama")
+    many = sampled(100, max_tokens=30)
+    if begun:  # the prompt of the last one ends when the others draw already
+        many = many[:5]
+        many[4]["prompt"] = drawn_prompt(4, 200)
+    right = [answer["tokens"] for answer in model.run([many])["groups"][0]]
+    # Before, greedy requests reserve what the steps themselves take, and a few drawn ones a part of what many do.
+    plain = [request | dict(temperature=0, top_logprobs=-1) for request in many]
+    groups, failing = [plain, *([many[:4]] if begun else [])], [many, many, plain]
+    options = dict(remote=True, max_sequences=128, kv_memory=1200 * BLOCK, prefix_cache=False, max_batched_tokens=64)
+    result = model.run(groups + failing, fewest_bytes=[0] * len(groups) + [fewest] * len(failing), **options)
+    for group in result["groups"][-3:-1]:
+        assert [answer["tokens"] for answer in group] == right
+    assert result["groups"][-1] and all(a["tokens"] == b["tokens"] for a, b in zip(result["groups"][0], result["groups"][-1], strict=True))
+    whole(result["statistics"])
+    # One refusal behind a step, one between two, and neither is asked for again.
+    behind, between = result["warnings"]
+    assert "draws no tokens behind its steps" in behind and "does not draw tokens" in between and result["refused"] == 2
+    early = [after["early"] for after in result["after"][-4:]]
+    assert begun <= early[1] - early[0] and early[1] == early[2] < early[3]
+
+
+def test_the_pool_leaves_room_for_rows_that_are_drawn_from(models):
+    """Two slots of rows for all sequences, rounded up to a power of two, where the pool's size follows from what is free."""
+    free, options = 64 * BLOCK * 4, dict(remote=True, kv_memory=0, free=64 * BLOCK * 4, max_sequences=33)
+    rows = 2 * 64 * small_models.VOCABULARY * 4
+    total = [models("llama").run([greedy(1)], draw_in_stream=draws, **options)["statistics"]["total"] for draws in (False, True)]
+    # One block more is nobody's.
+    assert total == [free // 4 // BLOCK, (free - rows) // 4 // BLOCK]

@@ -26,10 +26,11 @@ class Model:
         self.folder, self.cache = folder, cache
         self.reference = small_models.make(name, folder, **changes)
 
-    def run(self, groups, fail_every=(), faults=(), **options):
+    def run(self, groups, fail_every=(), faults=(), fewest_bytes=(), **options):
         path = self.folder / "requests.json"
         options = {"threads": 2, "cache": self.cache, "kv_memory": 4 << 20} | options
-        path.write_text(json.dumps({"options": options, "groups": groups, "fail_every": list(fail_every), "faults": list(faults)}))
+        failing = {"fail_every": list(fail_every), "faults": list(faults), "fewest_bytes": list(fewest_bytes)}
+        path.write_text(json.dumps({"options": options, "groups": groups} | failing))
         runner = BUILD / "tests" / "serving" / "engine_requests"
         if not runner.exists():
             pytest.skip(f"{runner} is not built")
@@ -71,6 +72,16 @@ def check(model, requests, answers):
 
 def same_bits(one, other):
     return all(a.get("tokens") == b.get("tokens") and a.get("top") == b.get("top") for a, b in zip(one, other, strict=True))
+
+
+def same_answers(one, other, near=2e-5):
+    """Tokens and ends are the same; log-probabilities are near, which other sums may round otherwise."""
+    for before, after in zip(one, other, strict=True):
+        assert (before["finish"], before.get("tokens")) == (after["finish"], after.get("tokens"))
+        assert before.get("logprobs", []) == pytest.approx(after.get("logprobs", []), abs=near)
+        for best, ours in zip(before.get("top", []), after.get("top", []), strict=True):
+            assert [token for token, _ in best] == [token for token, _ in ours]
+            assert [logprob for _, logprob in best] == pytest.approx([logprob for _, logprob in ours], abs=near)
 
 
 def plain_and_prepared(model, groups, **options):

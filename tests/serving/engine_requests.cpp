@@ -4,7 +4,8 @@
 //
 // REQUESTS.json: {"options": {threads, kv_memory, max_context,
 // max_batched_tokens, max_sequences, prefix_cache, dtype, target, cache,
-// remote, batch_invariant, speculation ("off", "ngram", "draft"),
+// remote, free (bytes that the remote device says), draw_in_stream,
+// batch_invariant, speculation ("off", "ngram", "draft"),
 // speculation_tokens, speculation_measured, draft, record, self_check},
 // "groups":
 // [[request, ...], ...]}; a group's requests are submitted together, the next
@@ -18,10 +19,14 @@
 // "fail_every": [N, ...], of each group: every Nth allocation of the engine's
 // thread fails (0: none).
 //
+// "fewest_bytes": [N, ...], of each group: the remote device has no memory of N
+// bytes or more in one piece (0: it has). "warnings" are the log's.
+//
 // "faults": ["", "lost", "hung", ...], of each group: what happens to the
 // device before it. The model runs on the null driver then, and its engine is
 // built again. The option step_us: what a step takes there; sink_us: what it
 // takes to send an event.
+#include "runtime/base/Log.h"
 #include "runtime/drivers/null/NullDevice.h"
 #include "runtime/testing/RemoteDevice.h"
 #include "serving/engine/LastingEngine.h"
@@ -223,7 +228,25 @@ Request requestOf(const Json &json) {
   return request;
 }
 
+/// What the log warns of, for as long as this is there.
+struct Warnings {
+  Warnings() {
+    auto add = [](void *user, knapper_log_level, const char *text) {
+      auto *self = static_cast<Warnings *>(user);
+      bool before = std::exchange(inSink, true);
+      std::lock_guard lock(self->mutex);
+      self->texts.emplace_back(text);
+      inSink = before;
+    };
+    setLogCallback(add, this, LogLevel::warning);
+  }
+  ~Warnings() { setLogCallback(nullptr, nullptr, LogLevel::off); }
+  std::mutex mutex;
+  std::vector<std::string> texts;
+};
+
 int run(const char *folder, const char *path) {
+  Warnings warnings;
   Json all = Json::parse(std::ifstream(path));
   Json given = all.value("options", Json::object());
   EngineOptions options;
@@ -244,6 +267,7 @@ int run(const char *folder, const char *path) {
   options.speculation.measured = given.value("speculation_measured", true);
   options.selfCheck = given.value("self_check", false);
   options.recordFile = given.value("record", "");
+  options.drawInStream = given.value("draw_in_stream", true);
   options.draftFolder = given.value("draft", "");
   double begin = now();
   // The CPU's code on a device that the host cannot look into, as a GPU.
@@ -251,9 +275,11 @@ int run(const char *folder, const char *path) {
       all.value("faults", std::vector<std::string>());
   std::shared_ptr<null::Faults> device;
   uint64_t failed = 0; ///< devices
+  auto remote = std::make_shared<testing::RemoteFaults>();
+  remote->freeBytes = given.value("free", uint64_t(0));
   auto load = [&]() -> Expected<std::unique_ptr<Engine>> {
     if (given.value("remote", false))
-      return loadEngineOn(testing::remoteDevice(), folder, options);
+      return loadEngineOn(testing::remoteDevice(remote), folder, options);
     return loadEngine(folder, options);
   };
   auto loadNull = [&] {
@@ -275,8 +301,11 @@ int run(const char *folder, const char *path) {
   std::chrono::microseconds pause(given.value("sink_us", int64_t(0)));
   std::vector<int64_t> failing =
       all.value("fail_every", std::vector<int64_t>());
+  std::vector<uint64_t> fewest =
+      all.value("fewest_bytes", std::vector<uint64_t>());
   for (const Json &group : all["groups"]) {
     size_t turn = result["groups"].size();
+    remote->fewestBytes = turn < fewest.size() ? fewest[turn] : 0;
     failEvery = turn < failing.size() ? failing[turn] : 0;
     if (turn < faults.size()) {
       // `device` is the newest engine's when all that were told to fail are
@@ -340,6 +369,7 @@ int run(const char *folder, const char *path) {
   }
   failEvery = 0;
   result["failures"] = failures.load();
+  result["refused"] = remote->refused.load();
   // A step that was submitted early ends behind the last answer.
   constexpr auto most = std::chrono::milliseconds(100);
   const auto end = std::chrono::steady_clock::now() + most;
@@ -374,6 +404,8 @@ int run(const char *folder, const char *path) {
       {"finished", s.finished},
       {"running", s.running},
       {"waiting", s.waiting}};
+  engine->reset();
+  result["warnings"] = warnings.texts;
   std::cout << result << "\n";
   return 0;
 }
