@@ -61,7 +61,7 @@ class Net(nn.Module):
 
     def __init__(self, operator: Operator, around: list[list[str]]):
         super().__init__()
-        self.operator, self.around = operator, around
+        self.operator, self.around, self.exactly = operator, around, False
 
     def _apply_around(self, x: Any, place: str, extra: list[Any]) -> Any:
         for name, where in self.around:
@@ -73,7 +73,8 @@ class Net(nn.Module):
         own = list(inputs[: len(self.operator.inputs)])
         extra = list(inputs[len(self.operator.inputs) :])
         own[0] = self._apply_around(own[0], "before", extra)
-        return self._apply_around(self.operator.function(*own), "after", extra)
+        function = self.operator.exact if self.exactly and self.operator.exact else self.operator.function
+        return self._apply_around(function(*own), "after", extra)
 
 
 @dataclasses.dataclass

@@ -35,12 +35,15 @@ class Operator:
     fuse: whether pointwise operators may stand before and after it.
     picks: the function's output are places in the first input along this axis: equal values are
         as good as equal places.
+    exact: the same function with what is rounded besides the values, as places, decided by
+        integers. Correctness is judged by it; times are of `function`.
     """
 
     function: Callable[..., Any]
     inputs: list[Input]
     fuse: bool = True
     picks: int | None = None
+    exact: Callable[..., Any] | None = None
 
 
 FAMILIES: dict[str, Callable[[Draw], Operator]] = {}
@@ -464,14 +467,15 @@ def resizing(d: Draw) -> Operator:
         out = [d.size("height", 2 * image[0]), d.size("width", 2 * image[1])]
         kinds = {} if mode == "nearest" else {"align_corners": d.chance("corners", 0.3)}
 
-        def function(x: torch.Tensor) -> torch.Tensor:
-            # torch multiplies by a rounded scale, in float64 too: what is exact is decided by integers.
-            if mode == "nearest" and x.dtype == torch.float64:
-                rows, columns = (torch.arange(to, device=x.device) * size // to for size, to in zip(x.shape[2:], out))
-                return x[:, :, rows][..., columns]
-            return F.interpolate(x, out, mode=mode, **kinds)
+        def exact(x: torch.Tensor) -> torch.Tensor:
+            # torch multiplies by a rounded scale, in float64 too.
+            rows, columns = (torch.arange(to, device=x.device) * size // to for size, to in zip(x.shape[2:], out))
+            return x[:, :, rows][..., columns]
 
-        return Operator(function, [normal(1, channels, *image)])
+        return Operator(
+            lambda x: F.interpolate(x, out, mode=mode, **kinds), [normal(1, channels, *image)],
+            exact=exact if mode == "nearest" else None,
+        )  # fmt: skip
     factor = d.choice("factor", [2, 3])
     return Operator(lambda x: F.interpolate(x, scale_factor=factor, mode=mode), [normal(1, channels, *image)])
 

@@ -63,9 +63,9 @@ class Function:
 
     def in_float64(self) -> Function:
         """The same with float64 for every other float. Its inputs hold the same numbers."""
-        narrow = "|".join(name for name in FLOATS if name != "float64")
+        narrow = "|".join([*(name for name in FLOATS if name != "float64"), "float", "half"])
         lines = [re.sub(rf"torch\.({narrow})\b", "torch.float64", line) for line in self.lines]
-        lines = [line.replace(".float()", ".double()") for line in lines]
+        lines = [re.sub(r"\.(float|half|bfloat16)\(\)", ".double()", line) for line in lines]
         return dataclasses.replace(self, lines=lines, exact=True)
 
     def arguments(self, binding: int) -> list[torch.Tensor]:

@@ -40,7 +40,7 @@ LogicalResult importConv(Node &n) {
   if (!window)
     return failure();
   std::optional<Windows> w = readWindows(n, *window);
-  if (!w || failed(requireWindows(n, *w)))
+  if (!w)
     return failure();
   int64_t groups = n.integer("group", 1);
   if (groups < 1 || groups > 1 << 30)
@@ -67,7 +67,7 @@ LogicalResult importConvTranspose(Node &n) {
     return failure();
   size_t spatial = window->size();
   std::string automatic = n.text("auto_pad", "NOTSET");
-  std::optional<Windows> w = readWindows(n, *window);
+  std::optional<Windows> w = readWindows(n, *window, WindowsMust::spread);
   if (!w)
     return failure();
   int64_t groups = n.integer("group", 1);

@@ -38,10 +38,9 @@ std::optional<Windows> poolWindows(Node &n) {
     (void)n.fail("has no kernel_shape", "give the window's sizes");
     return std::nullopt;
   }
-  std::optional<Windows> w = readWindows(n, window);
-  if (!w || failed(requireWindows(n, *w, n.flag("ceil_mode", false))))
-    return std::nullopt;
-  return w;
+  return readWindows(n, window,
+                     n.flag("ceil_mode", false) ? WindowsMust::fitRoundedUp
+                                                : WindowsMust::fit);
 }
 
 LogicalResult importMaxPool(Node &n) {
@@ -65,7 +64,7 @@ LogicalResult importMaxPool(Node &n) {
 /// The elements at the places that MaxPool gave, zeros elsewhere.
 LogicalResult importMaxUnpool(Node &n) {
   SmallVector<int64_t> window = n.integers("kernel_shape");
-  std::optional<Windows> w = readWindows(n, window);
+  std::optional<Windows> w = readWindows(n, window, WindowsMust::spread);
   if (!w)
     return failure();
   if (ts::rankOf(n[1]) != ts::rankOf(n[0]))

@@ -6,7 +6,28 @@ namespace knapper {
 
 using ts::Dim;
 
-std::optional<Windows> readWindows(Node &n, ArrayRef<int64_t> window) {
+/// See WindowsMust.
+static LogicalResult requireWindows(Node &n, const Windows &w, bool roundsUp) {
+  SmallVector<Dim> dims = ts::dimsOf(n[0]);
+  for (size_t i = 0; i < w.window.size(); ++i) {
+    int64_t extent = (w.window[i] - 1) * w.dilations[i] + 1;
+    std::optional<int64_t> padded =
+        (dims[i + 2] + w.low[i] + w.high[i]).asConstant();
+    if (!padded)
+      continue;
+    int64_t more = *padded - extent, stride = w.strides[i];
+    if ((roundsUp ? llvm::divideCeilSigned(more, stride)
+                  : llvm::divideFloorSigned(more, stride)) < -1)
+      return n.fail("dim " + Twine(i + 2) + " has " + Twine(*padded) +
+                        " elements with its pads, the window covers " +
+                        Twine(extent),
+                    "give a smaller window, more pads or a larger input");
+  }
+  return mlir::success();
+}
+
+std::optional<Windows> readWindows(Node &n, ArrayRef<int64_t> window,
+                                   WindowsMust must) {
   SmallVector<Dim> dims = ts::dimsOf(n[0]);
   size_t spatial = window.size();
   if (dims.size() != spatial + 2 || !spatial) {
@@ -15,7 +36,12 @@ std::optional<Windows> readWindows(Node &n, ArrayRef<int64_t> window) {
                  "the input is [N, C] and a dim a window dim");
     return std::nullopt;
   }
-  return readWindows(n, window, ArrayRef<Dim>(dims).drop_front(2));
+  std::optional<Windows> w =
+      readWindows(n, window, ArrayRef<Dim>(dims).drop_front(2));
+  if (w && must != WindowsMust::spread &&
+      failed(requireWindows(n, *w, must == WindowsMust::fitRoundedUp)))
+    return std::nullopt;
+  return w;
 }
 
 std::optional<Windows> readWindows(Node &n, ArrayRef<int64_t> window,
@@ -80,25 +106,6 @@ std::optional<Windows> readWindows(Node &n, ArrayRef<int64_t> window,
     w.high.push_back(upper ? total - half : half);
   }
   return w;
-}
-
-LogicalResult requireWindows(Node &n, const Windows &w, bool roundsUp) {
-  SmallVector<Dim> dims = ts::dimsOf(n[0]);
-  for (size_t i = 0; i < w.window.size(); ++i) {
-    int64_t extent = (w.window[i] - 1) * w.dilations[i] + 1;
-    std::optional<int64_t> padded =
-        (dims[i + 2] + w.low[i] + w.high[i]).asConstant();
-    if (!padded)
-      continue;
-    int64_t more = *padded - extent, stride = w.strides[i];
-    if ((roundsUp ? llvm::divideCeilSigned(more, stride)
-                  : llvm::divideFloorSigned(more, stride)) < -1)
-      return n.fail("dim " + Twine(i + 2) + " has " + Twine(*padded) +
-                        " elements with its pads, the window covers " +
-                        Twine(extent),
-                    "give a smaller window, more pads or a larger input");
-  }
-  return mlir::success();
 }
 
 } // namespace knapper

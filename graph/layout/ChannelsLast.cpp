@@ -4,6 +4,7 @@
 #include "graph/layout/LayoutPasses.h"
 #include "graph/layout/NormChannelsLast.h"
 #include "graph/simplify/Match.h"
+#include "graph/simplify/ReshapeFirst.h"
 #include "graph/simplify/Simplify.h"
 #include "mlir/IR/Dominance.h"
 #include "mlir/Transforms/CSE.h"
@@ -367,16 +368,19 @@ static LogicalResult repeatOfTranspose(ReshapeOp op,
 
 /// reshape(transpose(x)) beside another transpose in elementwise ops alone, as
 /// where tokens [N, H*W, C] are added to an image [N, C, H, W]: as
-/// transpose(reshape(x)), both move on together.
+/// transpose(reshape(x)), both move on together if they permute alike.
 static LogicalResult reshapeBesideTranspose(ReshapeOp op,
                                             PatternRewriter &rewriter) {
-  bool beside =
-      !op->use_empty() && llvm::all_of(op->getUsers(), [&](Operation *user) {
-        return isElementwise(user) &&
-               llvm::any_of(user->getOperands(), [](Value operand) {
-                 return operand.getDefiningOp<TransposeOp>() != nullptr;
-               });
-      });
+  std::optional<ReshapeFirst> first = asReshapeFirst(op);
+  bool beside = first && !op->use_empty() &&
+                llvm::all_of(op->getUsers(), [&](Operation *user) {
+                  return isElementwise(user) &&
+                         llvm::any_of(user->getOperands(), [&](Value operand) {
+                           auto other = operand.getDefiningOp<TransposeOp>();
+                           return other && other.getPermutation() ==
+                                               ArrayRef(first->permutation);
+                         });
+                });
   return beside ? reshapeFirst(op, rewriter) : failure();
 }
 

@@ -1,5 +1,6 @@
 // Reshape, transpose, broadcast, slice, concat: among each other.
 #include "graph/simplify/Match.h"
+#include "graph/simplify/ReshapeFirst.h"
 #include "graph/simplify/Simplify.h"
 
 using namespace mlir;
@@ -136,25 +137,24 @@ static LogicalResult reshapeOfTranspose(ReshapeOp op,
                                         : failure();
 }
 
-LogicalResult knapper::reshapeFirst(ReshapeOp op, PatternRewriter &rewriter) {
+std::optional<ReshapeFirst> knapper::asReshapeFirst(ReshapeOp op) {
   auto transpose = op.getInput().getDefiningOp<TransposeOp>();
   if (!transpose)
-    return failure();
-  Value x = transpose.getInput();
-  SmallVector<Dim> in = dimsOf(x), middle = dimsOf(transpose.getResult()),
+    return std::nullopt;
+  SmallVector<Dim> middle = dimsOf(transpose.getResult()),
                    out = dimsOf(op.getResult());
   auto groups = reshapeGroups(middle, out);
   if (!groups)
-    return failure();
+    return std::nullopt;
   ArrayRef<int64_t> permutation = transpose.getPermutation();
   // Where in x each group lies; groups in the order of x give the new reshape.
   SmallVector<std::pair<int64_t, unsigned>> order;
   for (auto [g, group] : llvm::enumerate(*groups)) {
     if (group.inSize() == 0)
-      return failure();
+      return std::nullopt;
     for (unsigned i = group.inBegin + 1; i < group.inEnd; ++i)
       if (permutation[i] != permutation[i - 1] + 1)
-        return failure();
+        return std::nullopt;
     order.push_back({permutation[group.inBegin], g});
   }
   llvm::sort(order);
@@ -165,8 +165,17 @@ LogicalResult knapper::reshapeFirst(ReshapeOp op, PatternRewriter &rewriter) {
       back[o] = reshaped.size();
       reshaped.push_back(out[o]);
     }
-  Value inner = makeReshape(rewriter, op.getLoc(), x, reshaped);
-  rewriter.replaceOp(op, makeTranspose(rewriter, op.getLoc(), inner, back));
+  return ReshapeFirst{std::move(reshaped), std::move(back)};
+}
+
+LogicalResult knapper::reshapeFirst(ReshapeOp op, PatternRewriter &rewriter) {
+  std::optional<ReshapeFirst> first = asReshapeFirst(op);
+  if (!first)
+    return failure();
+  Value x = op.getInput().getDefiningOp<TransposeOp>().getInput();
+  Value inner = makeReshape(rewriter, op.getLoc(), x, first->shape);
+  rewriter.replaceOp(
+      op, makeTranspose(rewriter, op.getLoc(), inner, first->permutation));
   return success();
 }
 

@@ -180,11 +180,13 @@ struct Support;
 /// Of the least instruction set, so that every image may hold it, and made once
 /// a process: a compile of few kernels would spend a tenth of its time on it.
 Expected<std::string> supportObject() {
-  static std::string made; // under the mutex
+  // Under the mutex. Neither made with a guard that a child of fork may find
+  // held nor destroyed at exit, where threads may compile.
+  static constinit const std::string *made = nullptr;
   {
     std::lock_guard lock(forkMutex<Support>());
-    if (!made.empty())
-      return made;
+    if (made)
+      return *made;
   }
   ASSIGN_OR_RETURN(TargetDesc target, cpuTarget(cpuIsas().back()));
   ASSIGN_OR_RETURN(auto emitter, ObjectEmitter::create(target));
@@ -195,7 +197,8 @@ Expected<std::string> supportObject() {
   emitter->optimise(module);
   ASSIGN_OR_RETURN(std::string object, emitter->emit(module));
   std::lock_guard lock(forkMutex<Support>());
-  made = object;
+  if (!made)
+    made = new std::string(object);
   return object;
 }
 

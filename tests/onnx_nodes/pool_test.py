@@ -22,6 +22,8 @@ CASES = {
     "1-D": ((2, 3, 11), dict(kernel_shape=[16], strides=[7], ceil_mode=1)),
 }
 
+NEVER = "dim 3 has 7 elements with its pads, the window covers 9"
+
 
 def windows(size, i, kernel_shape, strides=None, dilations=None, pads=None, ceil_mode=0):
     """For each window along spatial dim i the places of the image that it reads."""
@@ -69,9 +71,42 @@ def test_a_window_that_never_fits(op):
     attributes = dict(kernel_shape=[3, 9], pads=[0, 1, 0, 2])
     more = {"w": np.zeros((2, 2, 3, 9), np.float32)} if op == "Conv" else {}
     made = model([node(op, ["x", *more], ["y"], **attributes)], {"x": [1, 2, 5, 4]}, ["y"], more, 19)
-    with pytest.raises(knapper.UserError, match="dim 3 has 7 elements with its pads, the window covers 9"):
+    with pytest.raises(knapper.UserError, match=NEVER):
         knapper.compile(made)
     symbolic = knapper.compile(model([node(op, ["x", *more], ["y"], **attributes)], {"x": [1, 2, 5, "n"]}, ["y"], more, 19))
     with pytest.raises(knapper.UserError, match="give larger inputs"):
         symbolic(np.zeros((1, 2, 5, 4), np.float32))
     assert symbolic(np.zeros((1, 2, 5, 6), np.float32))["y"].shape == (1, 2, 3, 1)
+
+
+@pytest.mark.parametrize("op", ["ConvInteger", "QLinearConv", "DeformConv"])
+def test_a_window_of_other_convolutions_that_never_fits(op):
+    byte = {"w": np.ones((2, 2, 3, 9), np.uint8)}
+    scales = {"s": np.float32(0.5), "z": np.uint8(3)}
+    more, names = {
+        "ConvInteger": (byte, ["x", "w"]),
+        "QLinearConv": (byte | scales, ["x", "s", "z", "w", "s", "z", "s", "z"]),
+        "DeformConv": ({"w": np.zeros((2, 2, 3, 9), np.float32)}, ["x", "w", "offset"]),
+    }[op]
+    inputs = {"x": [1, 2, 5, 4] if op == "DeformConv" else (TensorProto.UINT8, [1, 2, 5, 4])}
+    if op == "DeformConv":
+        inputs["offset"] = [1, 54, "p", "q"]
+    attributes = dict(kernel_shape=[3, 9], pads=[0, 1, 0, 2])
+    with pytest.raises(knapper.UserError, match=NEVER):
+        knapper.compile(model([node(op, names, ["y"], **attributes)], inputs, ["y"], more, 19))
+
+
+def test_windows_that_lie_in_the_result_may_be_larger_than_the_input():
+    """Of ConvTranspose and MaxUnpool."""
+    weight = np.ones((2, 1, 3, 9), np.float32)
+    made = model(
+        [node("ConvTranspose", ["x", "w"], ["y"], pads=[0, 1, 0, 2])], {"x": [1, 2, 1, 1]}, ["y"], {"w": weight}, 19
+    )  # fmt: skip
+    y = np.asarray(knapper.compile(made)(np.full((1, 2, 1, 1), 2, np.float32))["y"])
+    np.testing.assert_array_equal(y, np.full((1, 1, 3, 6), 4, np.float32))
+    made = model(
+        [node("MaxUnpool", ["x", "at"], ["y"], kernel_shape=[3, 9], strides=[3, 9])],
+        {"x": [1, 1, 1, 1], "at": (TensorProto.INT64, [1, 1, 1, 1])}, ["y"], {}, 19,
+    )  # fmt: skip
+    y = np.asarray(knapper.compile(made)(np.ones((1, 1, 1, 1), np.float32), np.full((1, 1, 1, 1), 20, np.int64))["y"])
+    assert y.shape == (1, 1, 3, 9) and y.ravel()[20] == 1 and y.sum() == 1

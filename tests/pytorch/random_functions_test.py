@@ -80,6 +80,31 @@ def test_what_is_nearer_to_float64_than_eager_is_explained():
     assert compare.differences(got, want) and compare.as_exact(function, 0, got, want)
     got.results[0][0] += 5
     assert not compare.as_exact(function, 0, got, want)
+    # Within eager's largest error, at an element where eager's is small.
+    theirs = (want.results[0].double() - exact.results[0]).abs()
+    at = int((theirs - 0.017).abs().argmin())
+    assert theirs[at] < 0.05 and theirs.max() > 0.7
+    got.results[0] = exact.results[0].to(torch.bfloat16)
+    got.results[0][at] += 0.7
+    assert not compare.as_exact(function, 0, got, want)
+
+
+@pytest.mark.parametrize("lines", [["v0 = x0 * 30000 * 4"], ["v0 = x0 * 30000 * 4", "v1 = v0 - v0"]])
+def test_nothing_finite_is_as_exact_as_infinity_or_nan(lines):
+    result = f"v{len(lines) - 1}"
+    function = Function({"x0": Input([64], "float16", "dense", "normal", 3)}, lines, [result], [{}])
+    want, got = (compare.call(function.build(), function, 0) for _ in range(2))
+    assert not want.results[0].isfinite().all()
+    got.results[0] = torch.zeros_like(got.results[0])
+    assert not compare.as_exact(function, 0, got, want)
+    assert compare.explained(function, 0, got, want) != ""
+
+
+@pytest.mark.parametrize("narrow", ["x0.half()", "x0.bfloat16()", "x0.to(torch.half)", "x0.to(torch.float)", "x0.to(torch.bfloat16)"])
+def test_no_conversion_stays_narrow_in_float64(narrow):
+    function = Function({"x0": Input([8], "float64")}, [f"v0 = {narrow} * 1"], ["v0"], [{}])
+    wide = function.in_float64()
+    assert compare.call(wide.build(), wide, 0).results[0].dtype == torch.float64
 
 
 @pytest.mark.parametrize(("seed", "number"), [("1795797", 651), ("4ec0aec3", 2382)])

@@ -80,6 +80,26 @@ def test_the_judge_sees_what_is_wrong():
     assert "shape" in verdict(lambda y: y[None]).why
 
 
+@pytest.mark.parametrize("around", [[], [["silu", "before"], ["mul_all", "after"]]])
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+def test_wrong_rows_of_nearest_resizing_are_seen_where_torch_takes_others_too(dtype, around):
+    def rows(size: int, to: int) -> torch.Tensor:
+        return torch.nn.functional.interpolate(torch.arange(float(size))[None, None], to, mode="nearest")[0, 0].long()
+
+    pairs = ((size, to) for size in range(20, 200) for to in range(20, 2 * size))
+    size, to = next((s, t) for s, t in pairs if not torch.equal(rows(s, t), torch.arange(t) * s // t))
+    choices = {"channels": 2, "image": [size, 9], "mode": "nearest", "by size": True, "height": to, "width": 9}
+    built = cases.build(cases.Case("resizing", dtype, "script", False, 1 << 18, around, choices))
+    inputs = cases.values(built, cases.DTYPES[dtype], "cpu")
+    with torch.no_grad():
+        eager, wanted = built.module(*inputs), check.exact(built, inputs)
+    got = wanted.to(eager.dtype)
+    assert check.judge(got, eager, wanted, built, inputs).right
+    assert not check.judge(eager, eager, wanted, built, inputs).right
+    got[:, :, to // 2] = got[:, :, to // 2 + 2]
+    assert not check.judge(got, eager, wanted, built, inputs).right
+
+
 def test_errors_of_chance_are_drawn_again_and_others_count():
     right, chance, wrong = check.Verdict(True), check.Verdict(False, doubtful=True), check.Verdict(False)
     assert check.decide(chance, lambda n: right).right

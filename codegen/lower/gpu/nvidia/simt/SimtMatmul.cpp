@@ -22,8 +22,9 @@ using namespace mlir;
 
 namespace knapper::lower {
 
-/// Of so many steps LLVM may make one piece of code. (A convolution's elements
-/// have places of their own, of which less is alive in one piece.)
+/// Loops of at most so many steps are kept from being unrolled. (A
+/// convolution's are not: its elements have places of their own, of which less
+/// is alive in one piece.)
 static constexpr unsigned kFewSteps = 4;
 
 LogicalResult SimtMatmulRecipe::check() {
