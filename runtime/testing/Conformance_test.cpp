@@ -31,7 +31,7 @@ const Driver drivers[] = {
     {"null", null::device, false, "x86-64-v3"},
     {"cpu", cpu::device, true, "x86-64-v3"},
     {"cuda", [] { return cuda::device(); }, true, "sm_80"},
-    {"remote", remoteDevice, true, "x86-64-v3"},
+    {"remote", [] { return remoteDevice(); }, true, "x86-64-v3"},
 };
 
 #define ASSERT_GOOD(call)                                                      \
