@@ -238,7 +238,8 @@ Status Cache::insert(const CacheKey &key, int artefact,
     for (const CacheEntry &entry : entries)
       bytes += entry.bytes;
     if (bytes > limit)
-      pruneLocked(entries, limit - limit / 8);
+      pruneLocked(entries, std::max<uint64_t>(limit - limit / 8,
+                                              uint64_t(status.st_size)));
     return success();
   };
   Status stored = store();

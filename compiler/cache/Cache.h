@@ -73,8 +73,9 @@ public:
   std::optional<CacheHit> find(const CacheKey &key) const;
   /// Copies the artefact behind `artefact` into the cache. If the artefacts
   /// then have more than `limit` bytes, drops the entries used longest ago
-  /// until they have an eighth less: of a full cache, few insertions drop
-  /// anything. One artefact that is larger than `limit` is not kept.
+  /// until they have an eighth less, or the new one alone is left: of a full
+  /// cache, few insertions drop anything. One artefact that is larger than
+  /// `limit` is not kept.
   Status insert(const CacheKey &key, int artefact, const std::string &stats,
                 uint64_t limit) const;
   void drop(const std::string &hash) const;

@@ -118,6 +118,14 @@ TEST_F(CacheTest, AFullCacheGetsRoomForSeveral) {
   EXPECT_TRUE(cache.find(key(std::to_string(4 * most - 1).c_str())));
 }
 
+TEST_F(CacheTest, OneArtefactMayFillTheCache) {
+  Cache cache = open();
+  insert(cache, key("small"), "0123456789", 40);
+  insert(cache, key("large"), std::string(38, 'x'), 40);
+  EXPECT_TRUE(cache.find(key("large")));
+  EXPECT_FALSE(cache.find(key("small")));
+}
+
 TEST_F(CacheTest, WhatIsOlderThanWhatGoesGoesToo) {
   Cache cache = open();
   for (const auto &[model, bytes] : {std::pair("a", 4), {"b", 40}, {"c", 4}}) {

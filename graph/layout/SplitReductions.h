@@ -79,7 +79,8 @@ struct SplitModel {
   int64_t row = 64;
   /// Programs wanted for an arg_reduce. 0: its lines are not split.
   int64_t lines = 512;
-  /// Elements of a part of a line of an arg_reduce, at least.
+  /// An arg_reduce along a long dim is split into parts of at least this many
+  /// elements.
   int64_t leastLine = 4096;
   /// Elements of neighbouring columns that the threads of one program read
   /// together in about the time of one kernel launch. 0: each column is one

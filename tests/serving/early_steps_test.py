@@ -6,7 +6,7 @@ import random
 
 import pytest
 import small_models
-from engine_models import Model, drawn_prompt, same_answers, torch
+from engine_models import Model, drawn_prompt, same_answers, torch, with_nan
 
 BLOCK = 3 * 2 * 2 * 16 * 12 * 4  # bytes of the small llama
 
@@ -178,12 +178,7 @@ def test_logits_that_are_no_numbers_are_found_behind_the_extra_token(models, tmp
     good = models("llama")
     fine = greedy(5, tokens=30)
     expected = [answer["tokens"] for answer in good.run([fine], remote=True)["groups"][0]]
-    seen = {token for request in fine for token in request["prompt"]} | {token for text in expected for token in text}
-    token = min(set(range(3, small_models.VOCABULARY)) - seen)
-    bad = Model("llama", tmp_path, cache)
-    with torch.no_grad():
-        bad.reference.model.embed_tokens.weight[token] = float("nan")
-    bad.reference.save_pretrained(tmp_path)
+    bad, token = with_nan(tmp_path, cache, *(request["prompt"] for request in fine), *expected)
     poisoned = dict(prompt=fine[0]["prompt"][:10] + [token] * 3, max_tokens=20)
     result = bad.run([[*fine, poisoned], [poisoned, *fine]], remote=True)
     for group in ([*result["groups"][0]], [*result["groups"][1][1:], result["groups"][1][0]]):

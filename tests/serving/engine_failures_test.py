@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import small_models
-from engine_models import Model, drawn_prompt, edit, refusal, requests_of, same_bits, torch
+from engine_models import drawn_prompt, edit, refusal, requests_of, same_bits, with_nan
 
 
 @pytest.mark.parametrize("request_, message", [
@@ -65,13 +65,7 @@ def test_logits_that_are_no_numbers_end_their_request_only(models, tmp_path, cac
     good = models("llama")
     fine = [dict(prompt=drawn_prompt(i, 30), max_tokens=20, top_logprobs=3) for i in range(3)]
     expected = good.run([[request] for request in fine])["groups"]
-    seen = {token for request in fine for token in request["prompt"]}
-    seen |= {token for (answer,) in expected for token in answer["tokens"]}
-    token = min(set(range(3, small_models.VOCABULARY)) - seen)
-    bad = Model("llama", tmp_path, cache)
-    with torch.no_grad():
-        bad.reference.model.embed_tokens.weight[token] = float("nan")
-    bad.reference.save_pretrained(tmp_path)
+    bad, token = with_nan(tmp_path, cache, *(request["prompt"] for request in fine), *(answer["tokens"] for (answer,) in expected))
     poisoned = dict(prompt=fine[0]["prompt"][:20] + [token] * 3, max_tokens=20)
     # The others are given the blocks that the first one had.
     result = bad.run([[poisoned], [fine[0], poisoned, fine[1]], [fine[2], poisoned]], kv_memory=18 * 9216)

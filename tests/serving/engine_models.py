@@ -44,6 +44,16 @@ class Model:
         return torch.log_softmax(logits, -1).numpy(), float(logits.abs().max())
 
 
+def with_nan(folder, cache, *seen):
+    """A llama in which one token, of none of `seen`, has no number in its row of the embedding; and that token."""
+    token = min(set(range(3, small_models.VOCABULARY)).difference(*seen))
+    bad = Model("llama", folder, cache)
+    with torch.no_grad():
+        bad.reference.model.embed_tokens.weight[token] = float("nan")
+    bad.reference.save_pretrained(folder)
+    return bad, token
+
+
 def drawn_prompt(seed, length):
     return np.random.default_rng(seed).integers(3, small_models.VOCABULARY, length).tolist()
 

@@ -159,6 +159,8 @@ private:
   mlir::Value emitReshape(ts::ReshapeOp op, const Coord &coord);
   mlir::Value emitPad(ts::PadOp op, const Coord &coord);
   mlir::Value emitFoldedPad(ts::PadOp op, const Coord &coord);
+  /// Places along a padded dim, relative to the unpadded start, as those of the
+  /// elements that are repeated there (modes edge, reflect and wrap).
   LaneIndex foldedPad(ts::PadOp op, unsigned dim, LaneIndex index,
                       int64_t lanes);
   mlir::Value emitConcat(ts::ConcatOp op, const Coord &coord);

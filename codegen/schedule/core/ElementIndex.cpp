@@ -257,18 +257,14 @@ Value ElementEmitter::dividedByRun(const LaneIndex &index, int64_t run,
 }
 
 Value ElementEmitter::lanesInRun(int64_t run, int64_t lanes) {
-  auto type = VectorType::get(lanes, builder.getIndexType());
-  return arith::RemUIOp::create(
-      builder, location, laneNumbers(lanes),
-      vector::BroadcastOp::create(builder, location, type, constant(run)));
+  return arith::RemUIOp::create(builder, location, laneNumbers(lanes),
+                                widen(constant(run), lanes));
 }
 
 LaneIndex ElementEmitter::runsIndex(Value runs, int64_t run, int64_t lanes) {
-  auto type = VectorType::get(lanes, builder.getIndexType());
   Value inside = lanesInRun(run, lanes);
-  Value first = arith::MulIOp::create(
-      builder, location, runs,
-      vector::BroadcastOp::create(builder, location, type, constant(run)));
+  Value first = arith::MulIOp::create(builder, location, runs,
+                                      widen(constant(run), lanes));
   Value all = arith::AddIOp::create(builder, location, first, inside);
   return {{}, 0, all, 1, runs, static_cast<int32_t>(run)};
 }

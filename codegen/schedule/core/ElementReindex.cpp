@@ -152,14 +152,7 @@ LaneIndex ElementEmitter::foldedPad(ts::PadOp op, unsigned dim, LaneIndex index,
                                     int64_t lanes) {
   Dim length = ts::dimOf(op.getInput(), dim);
   bool vector = lanes && !index.isUniform();
-  Type type = builder.getIndexType();
-  if (vector)
-    type = VectorType::get(lanes, type);
-  auto number = [&](Value v) -> Value {
-    return vector
-               ? Value(vector::BroadcastOp::create(builder, location, type, v))
-               : v;
-  };
+  auto number = [&](Value v) { return vector ? widen(v, lanes) : v; };
   auto larger = [&](Value a, Value b) -> Value {
     return arith::MaxSIOp::create(builder, location, a, b);
   };
@@ -260,7 +253,7 @@ Value ElementEmitter::emitPad(ts::PadOp op, const Coord &coord) {
                    low = ts::dimsOf(op.getLow()),
                    high = ts::dimsOf(op.getHigh());
   Coord inner = coord;
-  Value uniform, varying; // conditions that an element lies in the input
+  Value uniform, varying;     // conditions that an element lies in the input
   int64_t sharedBy = laneRun; // lanes with one value of `varying`
   auto both = [&](Value a, Value b) -> Value {
     return a ? Value(arith::AndIOp::create(builder, location, a, b)) : b;
@@ -362,11 +355,7 @@ LaneIndex ElementEmitter::checkedIndex(Value value, int64_t lanes, Dim extent,
   Type type = builder.getIndexType();
   if (vector)
     type = VectorType::get(lanes, type);
-  auto number = [&](Value v) -> Value {
-    return vector
-               ? Value(vector::BroadcastOp::create(builder, location, type, v))
-               : v;
-  };
+  auto number = [&](Value v) { return vector ? widen(v, lanes) : v; };
   Value given = arith::IndexCastOp::create(builder, location, type, value);
   Value n = number(size(extent));
   auto isOutside = [&](Value index) -> Value {

@@ -135,9 +135,12 @@ Schedule simtSchedule(const MatmulProblem &matmul, int64_t run,
     if (window && shape.depth > 32)
       continue;
     MatmulGpuSchedule config = configFor(shape);
-    // Each element that is read alone has an address beside its value.
+    // Elements of a stage that a thread loads one by one, each with an address
+    // beside its value: more of them spill.
+    constexpr int64_t mostLoads = 36;
     if (problem.aLanes == 1 && problem.bLanes == 1 &&
-        (config.tileM + config.tileN) * config.tileK > 36 * config.threads())
+        (config.tileM + config.tileN) * config.tileK >
+            mostLoads * config.threads())
       continue;
     for (int64_t split : {1, 2, 4, 8}) {
       if (split > 1 &&

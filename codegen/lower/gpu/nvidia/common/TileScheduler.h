@@ -29,7 +29,7 @@ Carried carriedFor(llvm::IRBuilder<> &b, const char *name, llvm::Value *from,
 /// The end of a loop (i32 or i64) whose few iterations are known: LLVM would
 /// unroll it, and what the code around it and its iterations have in registers
 /// would be alive at once, and spill.
-inline llvm::Value *keptEnd(llvm::IRBuilder<> &b, llvm::Value *end) {
+inline llvm::Value *opaqueLoopEnd(llvm::IRBuilder<> &b, llvm::Value *end) {
   bool wide = end->getType()->isIntegerTy(64);
   return b.CreateCall(
       llvm::InlineAsm::get(

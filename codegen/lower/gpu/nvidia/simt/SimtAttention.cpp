@@ -45,8 +45,9 @@ void SimtAttentionRecipe::place() {
 
 Carried SimtAttentionRecipe::multiplyKeys(llvm::Value *key) {
   auto *known = llvm::dyn_cast<llvm::ConstantInt>(depth);
-  llvm::Value *end =
-      known && known->getZExtValue() <= kDepth ? keptEnd(b, depth) : depth;
+  llvm::Value *end = known && known->getZExtValue() <= kDepth
+                         ? opaqueLoopEnd(b, depth)
+                         : depth;
   // (Without depth there is no first element to read either.)
   return carriedFor(
       b, "depth", n64(0), end, n64(kDepth),

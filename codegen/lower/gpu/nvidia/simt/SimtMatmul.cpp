@@ -146,7 +146,7 @@ Carried SimtMatmulRecipe::mainloop() {
   if (auto *known = llvm::dyn_cast<llvm::ConstantInt>(k);
       known && known->getZExtValue() <= kFewSteps * depth &&
       op.getWindow().empty())
-    steps = keptEnd(b, steps);
+    steps = opaqueLoopEnd(b, steps);
   return carriedFor(b, "depth", first, steps, n32(1), std::move(none),
                     [&](llvm::Value *step, const Carried &state) -> Carried {
                       Carried next(state);

@@ -113,7 +113,7 @@ void FlashTileScheduler::setBlocks(FlashTile &rows, llvm::Value *skips,
   if (auto *keys = llvm::dyn_cast<llvm::ConstantInt>(counts.keys);
       keys && !counts.causal &&
       llvm::divideCeil(keys->getZExtValue(), shape.keys) == 2)
-    rows.blocks = keptEnd(b, rows.blocks);
+    rows.blocks = opaqueLoopEnd(b, rows.blocks);
   llvm::Value *last = b.CreateSub(rows.blocks, n32(1));
   if (!someWhole) {
     rows.whole = n32(0);
