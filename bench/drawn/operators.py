@@ -427,9 +427,10 @@ def transposed_convolution(d: Draw) -> Operator:
     kernel, stride = d.choice("kernel", [2, 3, 4, 5]), d.choice("stride", [1, 2, 2, 3])
     cin, cout = d.size("cin", 256), d.size("cout", 256)
     image = d.shape("image", (2, 2), max(64, min(d.elements // (max(cin, cout) * stride**2), d.elements * 64 // (cin * cout * kernel**2))))
-    pad = d.choice("pad", range(2))
+    # A result has a pixel at least.
+    pad = min(d.choice("pad", range(2)), ((min(image) - 1) * stride + kernel - 1) // 2)
     return Operator(
-        lambda x, w: F.conv_transpose2d(x, w, None, stride, min(pad, kernel - 1)),
+        lambda x, w: F.conv_transpose2d(x, w, None, stride, pad),
         [normal(1, cin, *image), normal(cin, cout, kernel, kernel, scale=(cin * kernel) ** -0.5)],
     )
 

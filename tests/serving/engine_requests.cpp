@@ -6,7 +6,8 @@
 // max_batched_tokens, max_sequences, prefix_cache, dtype, target, cache,
 // remote, free (bytes that the remote device says), draw_in_stream,
 // batch_invariant, speculation ("off", "ngram", "draft"),
-// speculation_tokens, speculation_measured, draft, record, self_check},
+// speculation_tokens, speculation_measured, draft, record, self_check,
+// together (no event is taken before all of its group are submitted)},
 // "groups":
 // [[request, ...], ...]}; a group's requests are submitted together, the next
 // group when all of them have ended ("after": some statistics at that moment).
@@ -98,6 +99,7 @@ struct Answers {
   std::mutex mutex;
   std::condition_variable changed;
   size_t open = 0;
+  bool submitted = false; ///< all of the group
   /// As they came: JSON is made when all have ended, not on the engine's
   /// thread.
   struct Answer {
@@ -299,6 +301,7 @@ int run(const char *folder, const char *path) {
   result["load_seconds"] = now() - begin;
   result["context"] = (*engine)->limits().contextLength;
   std::chrono::microseconds pause(given.value("sink_us", int64_t(0)));
+  const bool together = given.value("together", false);
   std::vector<int64_t> failing =
       all.value("fail_every", std::vector<int64_t>());
   std::vector<uint64_t> fewest =
@@ -336,6 +339,10 @@ int run(const char *folder, const char *path) {
            lost = json.value("lose_at", int64_t(0));
       auto sink = [&, left, lost, its = device](Event event) mutable {
         inSink = true;
+        if (together) {
+          std::unique_lock lock(answers.mutex);
+          answers.changed.wait(lock, [&] { return answers.submitted; });
+        }
         auto tokens = static_cast<int64_t>(event.tokens.size());
         if (left > 0 && (left -= tokens) <= 0)
           its->hung = true;
@@ -356,6 +363,8 @@ int run(const char *folder, const char *path) {
         list.push_back({{"refused", id.error().message()}});
     }
     std::unique_lock lock(answers.mutex);
+    answers.submitted = true;
+    answers.changed.notify_all();
     answers.changed.wait(lock, [&] { return answers.open == 0; });
     for (uint64_t id : ids)
       if (id)
