@@ -156,6 +156,9 @@ private:
   std::optional<TileMemory> tileMemory;
   void useTiles();
 
+  /// What a part of a main loop's sums was joined from: LLVM takes long to
+  /// take apart again what is only stored.
+  llvm::DenseMap<llvm::Value *, Parts> registersOf;
   llvm::Value *context = nullptr; // KernelContext *
   llvm::Value *scratchBase = nullptr;
   llvm::DenseMap<llvm::Value *, llvm::Value *> numbersKept;

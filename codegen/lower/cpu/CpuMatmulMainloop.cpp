@@ -10,7 +10,11 @@ using namespace mlir;
 namespace knapper::lower {
 
 namespace {
-constexpr unsigned kUnroll = 4; // steps of k in one round of the loop
+/// Steps of k in one round of a loop that fetches ahead or has few sums.
+constexpr unsigned kUnroll = 4;
+/// Of a loop with many sums, which cover its counter and its pointers: more
+/// steps take longer to compile and no less time to run.
+constexpr unsigned kFewSteps = 2, kManySums = 16;
 /// One row uses what it reads of B once, so it is bound by that: it asks for
 /// every line of B so many bytes ahead, and for the next panel by running on.
 constexpr unsigned kAhead = 2048;
@@ -55,6 +59,7 @@ struct CpuLowering::Mainloop {
   llvm::SmallVector<unsigned> pieces, starts; ///< of a row: lanes, first lane
   bool bytes, scaled, nibbles;
   unsigned group;
+  unsigned unroll = kUnroll; ///< steps in one round
   llvm::Align bAlign;
   llvm::Value *lda = nullptr, *ka = nullptr, *ldb = nullptr;
   llvm::Value *k = nullptr; ///< steps
@@ -153,6 +158,8 @@ void CpuLowering::Mainloop::readSizes() {
   ka = scalar(op.getKa());
   ldb = scalar(op.getLdb());
   k = scalar(op.getK());
+  if (!prefetched.pointer && rows * perRow() >= kManySums)
+    unroll = kFewSteps;
   if (group > 1)
     k = b.CreateUDiv(k, b.getInt64(group));
   for (unsigned row = 0; row < rows; ++row) {
@@ -356,7 +363,7 @@ Carried CpuLowering::Mainloop::overK(const Carried &state, unsigned steps) {
       },
       [&](llvm::ArrayRef<llvm::Value *> s) {
         Carried now(s.begin(), s.end()), next = now;
-        if (steps == kUnroll)
+        if (steps == unroll)
           fetchAhead(now, next);
         for (unsigned u = 0; u < steps; ++u)
           step(s[kA], s[kB], u, Sums(next).drop_front(firstSum));
@@ -399,9 +406,9 @@ void CpuLowering::Mainloop::whole(llvm::Value *aBase, llvm::Value *bBase,
                                   llvm::Value *&prefetchAt, Carried &sums) {
   Carried state{b.getInt64(0), aBase, bBase, prefetchAt};
   state.append(sums);
-  state = overK(state, kUnroll);
+  state = overK(state, unroll);
   auto *steps = dyn_cast<llvm::ConstantInt>(k);
-  if (!steps || steps->getZExtValue() % kUnroll)
+  if (!steps || steps->getZExtValue() % unroll)
     state = overK(state, 1);
   state = restOfGroup(state);
   prefetchAt = state[kFetch];
@@ -453,10 +460,14 @@ LogicalResult CpuLowering::mainloop(tile::MainloopOp op) {
   loop.readSizes();
   Carried sums = loop.run();
   Parts result;
-  for (unsigned row = 0; row < loop.rows; ++row)
-    result.append(split(
-        join(llvm::ArrayRef(sums).slice(row * loop.perRow(), loop.perRow())),
-        loop.columns));
+  for (unsigned row = 0; row < loop.rows; ++row) {
+    auto registers =
+        llvm::ArrayRef(sums).slice(row * loop.perRow(), loop.perRow());
+    Parts joined = split(join(registers), loop.columns);
+    if (joined.size() == 1)
+      registersOf[joined[0]].assign(registers.begin(), registers.end());
+    result.append(joined);
+  }
   set(op.getAcc(), result);
   return success();
 }

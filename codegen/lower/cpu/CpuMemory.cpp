@@ -369,7 +369,15 @@ LogicalResult CpuLowering::store(tile::StoreOp op) {
   if (failed(ref))
     return failure();
   unsigned lane = 0;
-  for (llvm::Value *part : Parts(parts(op.getValue()))) {
+  Parts stored;
+  for (llvm::Value *part : parts(op.getValue())) {
+    auto found = registersOf.find(part);
+    if (found == registersOf.end() || op.getValid() || op.getNontemporal())
+      stored.push_back(part);
+    else
+      stored.append(found->second);
+  }
+  for (llvm::Value *part : stored) {
     llvm::Value *first = b.getInt64(lane);
     storePart(
         *ref, b.CreateAdd(scalar(op.getOffset()), first), toMemory(part, *ref),

@@ -359,13 +359,19 @@ LogicalResult AttentionBuilder::multiplyValues() {
         };
         LogicalResult inner =
             inTiles ? forBlocks(e, count, byBlocks)
-                    : forRowTiles(e, count, shape.rows, byVectors, storeRows);
+                    : forRowTiles(e, count, shape.rows, byVectors, storeRows,
+                                  /*known=*/{}, tileCounts(shape.rows));
         if (failed(inner))
           return failure();
         return SmallVector<Value>();
       },
       status, valuePanel);
   return status;
+}
+
+SmallVector<int64_t> AttentionBuilder::tileCounts(int64_t tileRows) const {
+  std::optional<int64_t> all = queries.asConstant();
+  return all ? countsOfTiles(*all, tileRows, rows) : SmallVector<int64_t>();
 }
 
 LogicalResult AttentionBuilder::build() {

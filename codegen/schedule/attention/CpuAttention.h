@@ -95,6 +95,8 @@ private:
   llvm::LogicalResult softmaxRows();
   void averageEmptyRows(mlir::Value any);
   llvm::LogicalResult multiplyValues();
+  /// As forRowTiles takes them, of the program's rows.
+  llvm::SmallVector<int64_t> tileCounts(int64_t tileRows) const;
   mlir::Value number(double value, int64_t lanes) {
     return e.splat(b.getF32Type(), lanes, value);
   }

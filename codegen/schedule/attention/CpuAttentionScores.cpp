@@ -292,7 +292,8 @@ LogicalResult AttentionBuilder::computeScores() {
         };
         LogicalResult inner =
             inTiles ? forBlocks(e, count, byBlocks)
-                    : forRowTiles(e, count, shape.rows, byVectors);
+                    : forRowTiles(e, count, shape.rows, byVectors, nullptr,
+                                  /*known=*/{}, tileCounts(shape.rows));
         if (failed(inner))
           return failure();
         return SmallVector<Value>();

@@ -107,8 +107,10 @@ private:
   LogicalResult transformFilter(Value panelIndex, int64_t y);
   LogicalResult multiplyPanel(Value panelIndex);
   /// M of matrices from `first` on, whose U begin at `weights` in `filter`.
-  LogicalResult multiply(Value filter, Value weights, int64_t first,
+  LogicalResult multiply(Value filter, Value weights, Value first,
                          int64_t count);
+  /// As forRowTiles takes them, of the tiles of a block.
+  SmallVector<int64_t> tileCounts() const;
   LogicalResult transformOutput(Value panelIndex);
   LogicalResult storeOutputs(const Tile &tile, Value feature);
 
@@ -236,23 +238,31 @@ LogicalResult WinogradBuilder::multiplyPanel(Value panelIndex) {
   int64_t matrix = *w.channels.asConstant() * panel;
   if (!w.panel)
     return multiply(e.inputBuffer(w.filter),
-                    e.mul(panelIndex, e.constant(kMatrices * matrix)), 0,
-                    kMatrices);
-  for (int64_t y = 0; y < kSide; ++y)
-    if (failed(transformFilter(panelIndex, y)) ||
-        failed(multiply(u, e.constant(0), y * kSide, kSide)))
-      return failure();
-  return success();
+                    e.mul(panelIndex, e.constant(kMatrices * matrix)),
+                    e.constant(0), kMatrices);
+  // The multiplication, the longest part of the code, is emitted once.
+  return forEach(e, e.constant(0), e.constant(kSide), [&](Value row) {
+    for (int64_t y = 0; y < kSide; ++y) {
+      Value isRow = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, row,
+                                          e.constant(y));
+      auto branch = scf::IfOp::create(b, loc, isRow, /*withElseRegion=*/false);
+      OpBuilder::InsertionGuard guard(b);
+      b.setInsertionPoint(branch.getThenRegion().front().getTerminator());
+      if (failed(e.scoped([&] { return transformFilter(panelIndex, y); })))
+        return failure();
+    }
+    return multiply(u, e.constant(0), e.mul(row, e.constant(kSide)), kSide);
+  });
 }
 
-LogicalResult WinogradBuilder::multiply(Value filter, Value begin,
-                                        int64_t first, int64_t count) {
+LogicalResult WinogradBuilder::multiply(Value filter, Value begin, Value first,
+                                        int64_t count) {
   int64_t channels = *w.channels.asConstant();
   Value tiles = e.mul(rows, columns);
   Value share = e.constant(channels * 4); // elements of C/4 cache lines
   return forEach(e, e.constant(0), e.constant(count), [&](Value i) {
     Value weights = e.add(begin, e.mul(i, e.constant(channels * panel)));
-    Value x = e.add(i, e.constant(first));
+    Value x = e.add(i, first);
     Value from = e.mul(x, e.constant(layout.inputMatrix));
     Value to = e.mul(x, e.constant(layout.outputMatrix));
     Value next = e.add(weights, e.constant(channels * panel));
@@ -282,8 +292,28 @@ LogicalResult WinogradBuilder::multiply(Value filter, Value begin,
                   m, e.add(sums, e.add(e.constant(i * panel), part)));
             return success();
           });
-        });
+        },
+        nullptr, /*known=*/{}, tileCounts());
   });
+}
+
+SmallVector<int64_t> WinogradBuilder::tileCounts() const {
+  std::optional<int64_t> down = w.outHeight.asConstant(),
+                         across = w.outWidth.asConstant();
+  SmallVector<int64_t> counts;
+  if (!down || !across || !*down || !*across)
+    return counts;
+  // Shares of `all` in as many blocks as it has of `block`.
+  auto shares = [](int64_t all, int64_t block) {
+    int64_t blocks = (all + block - 1) / block;
+    return std::array{all / blocks, (all + blocks - 1) / blocks};
+  };
+  for (int64_t y : shares((*down + kOut - 1) / kOut, blockRows))
+    for (int64_t x : shares((*across + kOut - 1) / kOut, blockColumns))
+      for (int64_t count : countsOfTiles(y * x, shape.rows, y * x))
+        if (!llvm::is_contained(counts, count))
+          counts.push_back(count);
+  return counts;
 }
 
 /// The outputs of one panel from its M.

@@ -1,6 +1,7 @@
 #include "codegen/schedule/core/RegisterTiles.h"
 #include "codegen/schedule/core/LaneLoops.h"
 #include <limits>
+#include <utility>
 
 using namespace mlir;
 
@@ -69,28 +70,61 @@ static LogicalResult forEqualTiles(
       });
 }
 
-LogicalResult forRowTiles(
-    ElementEmitter &e, Value rows, int64_t tileRows,
-    llvm::function_ref<LogicalResult(Value, Value, int64_t, Value)> body,
-    llvm::function_ref<LogicalResult(Value, Value)> finish,
-    std::optional<int64_t> known) {
-  if (known && *known > 0)
-    return forEqualTiles(e, *known, tileRows, body, finish);
-  OpBuilder &b = e.builder;
-  Value tiles =
-      e.div(e.add(rows, e.constant(tileRows - 1)), e.constant(tileRows));
+/// The sizes that are emitted, in rising order.
+static SmallVector<int64_t> sizesOfTiles(int64_t tileRows,
+                                         ArrayRef<int64_t> counts) {
   SmallVector<int64_t> sizes{1};
   if (tileRows > 2)
     sizes.push_back((tileRows + 1) / 2);
   if (tileRows > 1)
     sizes.push_back(tileRows);
+  if (counts.size() == 1)
+    return {counts[0]};
+  if (!counts.empty())
+    llvm::erase_if(sizes, [&, below = int64_t(0)](int64_t size) mutable {
+      int64_t least = std::exchange(below, size);
+      return llvm::none_of(counts, [&](int64_t count) {
+        return least < count && count <= size;
+      });
+    });
+  return sizes;
+}
+
+SmallVector<int64_t> countsOfTiles(int64_t rows, int64_t tileRows,
+                                   int64_t block) {
+  SmallVector<int64_t> counts;
+  for (int64_t each : {std::min(rows, block), rows % block})
+    for (int64_t count : {each >= tileRows ? tileRows : 0, each % tileRows})
+      if (count && !llvm::is_contained(counts, count))
+        counts.push_back(count);
+  return counts;
+}
+
+LogicalResult forRowTiles(
+    ElementEmitter &e, Value rows, int64_t tileRows,
+    llvm::function_ref<LogicalResult(Value, Value, int64_t, Value)> body,
+    llvm::function_ref<LogicalResult(Value, Value)> finish,
+    std::optional<int64_t> known, ArrayRef<int64_t> counts) {
+  if (known && *known > 0)
+    return forEqualTiles(e, *known, tileRows, body, finish);
+  OpBuilder &b = e.builder;
+  Value tiles =
+      e.div(e.add(rows, e.constant(tileRows - 1)), e.constant(tileRows));
+  SmallVector<int64_t> sizes = sizesOfTiles(tileRows, counts);
   return forEach(e, e.constant(0), tiles, [&](Value number) -> LogicalResult {
     Value row = e.mul(number, e.constant(tileRows));
-    Value left = e.min(e.sub(rows, row), e.constant(tileRows));
+    Value left = counts.size() == 1
+                     ? e.constant(counts[0])
+                     : e.min(e.sub(rows, row), e.constant(tileRows));
+    if (sizes.size() == 1) {
+      if (failed(e.scoped([&] { return body(row, left, sizes[0], number); })))
+        return failure();
+      return finish ? finish(row, left) : success();
+    }
     int64_t below = 0;
     for (int64_t size : sizes) {
       Value fits = e.less(e.constant(below), left);
-      if (size != tileRows)
+      if (size != sizes.back())
         fits = arith::AndIOp::create(b, e.location, fits,
                                      e.less(left, e.constant(size + 1)));
       auto branch =

@@ -48,6 +48,8 @@ forParts(ElementEmitter &emitter, const RegisterTile &shape, int64_t panel,
 /// is emitted once.
 /// `known`: the rows as a number. The tiles then differ by at most one row, and
 /// none has more rows than are valid.
+/// `counts`: the numbers of valid rows that tiles may have, where they are
+/// known: no other size is emitted.
 llvm::LogicalResult forRowTiles(
     ElementEmitter &emitter, mlir::Value rows, int64_t tileRows,
     llvm::function_ref<llvm::LogicalResult(mlir::Value row, mlir::Value valid,
@@ -56,6 +58,13 @@ llvm::LogicalResult forRowTiles(
         body,
     llvm::function_ref<llvm::LogicalResult(mlir::Value row, mlir::Value valid)>
         finish = nullptr,
-    std::optional<int64_t> known = std::nullopt);
+    std::optional<int64_t> known = std::nullopt,
+    llvm::ArrayRef<int64_t> counts = {});
+
+/// The numbers of valid rows that tiles of `tileRows` may have, of blocks that
+/// cut `rows` at multiples of `block`, itself one of `tileRows` or the end of
+/// all rows.
+llvm::SmallVector<int64_t> countsOfTiles(int64_t rows, int64_t tileRows,
+                                         int64_t block);
 
 } // namespace knapper

@@ -428,6 +428,11 @@ LogicalResult MatmulBuilder::multiply(Value rows, Value tilesBefore,
             return failure();
           return finish(row, valid);
         });
+  // Programs begin at whole tiles; an expert's rows end anywhere.
+  std::optional<int64_t> all = matmul.lhs.free.asConstant();
+  SmallVector<int64_t> counts;
+  if (all && !matmul.ends)
+    counts = countsOfTiles(*all, shape.rows, std::max(*all, shape.rows));
   return forRowTiles(
       e, rows, shape.rows,
       [&](Value row, Value valid, int64_t tileRows, Value number) {
@@ -437,7 +442,8 @@ LogicalResult MatmulBuilder::multiply(Value rows, Value tilesBefore,
       },
       [&](Value row, Value valid) {
         return finish(e.add(firstRow, row), valid);
-      });
+      },
+      /*known=*/{}, counts);
 }
 
 LogicalResult buildCpuMatmul(BuildContext &context) {
