@@ -493,6 +493,31 @@ LogicalResult CpuLowering::gather(Operation *op, Value bufferValue,
   return success();
 }
 
+/// Whether two of the offsets are known to follow one another.
+static bool haveNeighbours(llvm::ArrayRef<llvm::Value *> offsets) {
+  llvm::DenseSet<std::pair<llvm::Value *, int64_t>> seen;
+  for (llvm::Value *offset : offsets) {
+    int64_t distance = 0;
+    for (auto *sum = dyn_cast<llvm::BinaryOperator>(offset);
+         sum && sum->getOpcode() == llvm::Instruction::Add;
+         sum = dyn_cast<llvm::BinaryOperator>(offset)) {
+      auto *number = dyn_cast<llvm::ConstantInt>(sum->getOperand(1));
+      if (!number)
+        break;
+      distance += number->getSExtValue();
+      offset = sum->getOperand(0);
+    }
+    if (auto *number = dyn_cast<llvm::ConstantInt>(offset)) {
+      distance += number->getSExtValue();
+      offset = nullptr;
+    }
+    seen.insert({offset, distance});
+  }
+  return llvm::any_of(seen, [&](const auto &each) {
+    return seen.contains({each.first, each.second + 1});
+  });
+}
+
 LogicalResult CpuLowering::scatter(tile::ScatterOp op) {
   auto ref = buffer(op.getBuffer());
   if (failed(ref))
@@ -506,15 +531,19 @@ LogicalResult CpuLowering::scatter(tile::ScatterOp op) {
   }
   if (!take) {
     // Faster than the instruction, which takes three or four cycles an element.
-    unsigned lane = 0;
-    for (llvm::Value *offsets : Parts(parts(op.getOffsets())))
-      for (unsigned i = 0; i < laneCount(offsets->getType()); ++i, ++lane) {
-        llvm::Value *to =
-            b.CreateGEP(ref->memory, ref->pointer, laneOf(b, offsets, i));
-        tag(b.CreateAlignedStore(b.CreateExtractElement(value, lane), to,
-                                 llvm::Align(ref->bytes)),
-            *ref);
-      }
+    llvm::SmallVector<llvm::Value *> offsets;
+    for (llvm::Value *part : Parts(parts(op.getOffsets())))
+      for (unsigned i = 0; i < laneCount(part->getType()); ++i)
+        offsets.push_back(laneOf(b, part, i));
+    // LLVM compares each store with all others, to merge what lies side by
+    // side; volatile ones it leaves as they are.
+    bool merges = haveNeighbours(offsets);
+    for (auto [lane, offset] : llvm::enumerate(offsets)) {
+      llvm::Value *to = b.CreateGEP(ref->memory, ref->pointer, offset);
+      tag(b.CreateAlignedStore(b.CreateExtractElement(value, lane), to,
+                               llvm::Align(ref->bytes), /*isVolatile=*/!merges),
+          *ref);
+    }
     return success();
   }
   llvm::Value *pointers =

@@ -20,3 +20,17 @@ tile.func @threes(%x: !tile.buffer<f32>, %y: !tile.buffer<f32>, %n: index) {
   tile.scatter %v, %y[%at] : vector<16xf32>, !tile.buffer<f32>
   tile.return
 }
+
+// Neighbours become one store.
+// CHECK-LABEL: fours:
+// CHECK: vmovups %xmm{{[0-9]+}}, 36(
+// CHECK: retq
+tile.func @fours(%x: !tile.buffer<f32>, %y: !tile.buffer<f32>, %n: index) {
+  %id = tile.program_id
+  %v = tile.load %x[%id] : !tile.buffer<f32> -> vector<8xf32>
+  %base = vector.broadcast %id : index to vector<8xindex>
+  %lane = arith.constant dense<[0, 1, 2, 3, 9, 10, 11, 12]> : vector<8xindex>
+  %at = arith.addi %base, %lane : vector<8xindex>
+  tile.scatter %v, %y[%at] : vector<8xf32>, !tile.buffer<f32>
+  tile.return
+}
