@@ -41,6 +41,9 @@ struct KernelJob {
       build;
   /// Instead of what `build` makes; the caller keeps it alive.
   const GivenCode *given = nullptr;
+  /// Of its code, roughly. The longest are begun first: threads that end with
+  /// short ones wait less for each other.
+  unsigned length = 0;
 };
 
 /// CPU seconds, by stage.

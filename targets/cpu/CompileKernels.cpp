@@ -19,9 +19,11 @@
 #include "llvm/IR/Module.h"
 #include "llvm/IR/Verifier.h"
 
+#include <algorithm>
 #include <atomic>
 #include <ctime>
 #include <mutex>
+#include <numeric>
 
 using namespace mlir;
 
@@ -42,6 +44,7 @@ constexpr uint64_t kKernelMemory = uint64_t(48) << 20;
 /// What one compilation shares between its threads.
 struct Shared {
   std::span<const KernelJob> jobs;
+  std::vector<size_t> order; ///< in which they are begun
   std::span<const TargetDesc> targets;
   const DialectRegistry *dialects;
   size_t threads;
@@ -159,7 +162,7 @@ void work(Shared &shared) {
     if (i >= total)
       return;
     size_t target = i % shared.targets.size();
-    size_t job = i / shared.targets.size();
+    size_t job = shared.order[i / shared.targets.size()];
     if (!emitters[target]) {
       auto emitter = ObjectEmitter::create(shared.targets[target]);
       if (!emitter)
@@ -210,6 +213,11 @@ compileKernels(std::span<const KernelJob> jobs,
                const DialectRegistry *dialects) {
   Shared shared;
   shared.jobs = jobs;
+  shared.order.resize(jobs.size());
+  std::iota(shared.order.begin(), shared.order.end(), 0);
+  std::stable_sort(
+      shared.order.begin(), shared.order.end(),
+      [&](size_t a, size_t b) { return jobs[a].length > jobs[b].length; });
   shared.targets = targets;
   shared.dialects = dialects;
   shared.threads = std::clamp<size_t>(

@@ -164,6 +164,46 @@ TEST(Link, KeepsNoMemory) {
   EXPECT_LT(mallinfo2().uordblks, before + 50 * 256);
 }
 
+// One thread's kernels share their passes: constants in memory stay each its
+// own, also those of equal bytes.
+TEST(Compile, KernelsHaveTheirOwnConstants) {
+  if (!runsHere("x86-64-v3"))
+    GTEST_SKIP() << "this machine does not run x86-64-v3";
+  std::vector<KernelJob> jobs;
+  for (int i = 0; i < 6; ++i) {
+    std::string name = "k" + std::to_string(i), numbers;
+    for (int lane = 0; lane < 8; ++lane)
+      numbers += (lane ? ", " : "") + std::to_string(i / 2 * 100 + lane) + ".5";
+    std::string text = "tile.func @" + name +
+                       "(%y: !tile.buffer<f32>) {\n%id = tile.program_id\n"
+                       "%c = arith.constant dense<[" +
+                       numbers +
+                       "]> : vector<8xf32>\ntile.store %c, %y[%id] : "
+                       "vector<8xf32>, !tile.buffer<f32>\ntile.return\n}";
+    jobs.push_back(
+        {name, [text](mlir::MLIRContext &context, const TargetDesc &) {
+           return mlir::parseSourceString<mlir::ModuleOp>(text, &context);
+         }});
+  }
+  std::vector<TargetDesc> targets = {*cpuTarget("x86-64-v3")};
+  auto images = compileKernels(jobs, targets, 1);
+  ASSERT_TRUE(images) << images.error().message();
+  KernelImage &compiled = images->front().image;
+  auto image = ElfImage::load(std::as_bytes(std::span(compiled.code)), "test");
+  ASSERT_TRUE(image) << image.error().message();
+  for (int i = 0; i < 6; ++i) {
+    float y[8] = {};
+    int32_t status = 0;
+    void *buffers[] = {y};
+    KernelContext context{nullptr, &status, 0, 1};
+    auto fn = reinterpret_cast<KernelFn>(const_cast<void *>(
+        (*image)->entry(compiled.entries["k" + std::to_string(i)])));
+    fn(buffers, nullptr, &context, 0, 1);
+    for (int lane = 0; lane < 8; ++lane)
+      EXPECT_EQ(y[lane], i / 2 * 100 + lane + 0.5f);
+  }
+}
+
 TEST(Compile, ManyKernelsOnThreads) {
   std::vector<KernelJob> jobs;
   for (int i = 0; i < 24; ++i) {

@@ -44,6 +44,28 @@ static llvm::StringRef featuresOf(const TargetDesc &target) {
   return target.vectorBytes == 64 ? "-prefer-256-bit" : "";
 }
 
+namespace {
+/// Passes of the code generator, but for those that our kernels do not need.
+/// They come with addresses that step by constants and with the strides of main
+/// loops chosen; loop strength reduction costs as much as all other passes and
+/// makes nothing faster.
+class KernelPasses : public llvm::legacy::PassManagerBase {
+public:
+  void add(llvm::Pass *pass) override {
+    static constexpr llvm::StringRef unneeded[] = {
+        "Loop Strength Reduction", "Canonicalize Freeze Instructions in Loops"};
+    if (llvm::is_contained(unneeded, pass->getPassName()))
+      delete pass;
+    else
+      passes.add(pass);
+  }
+  void run(llvm::Module &module) { passes.run(module); }
+
+private:
+  llvm::legacy::PassManager passes;
+};
+} // namespace
+
 struct ObjectEmitter::Impl {
   TargetDesc target;
   std::unique_ptr<llvm::TargetMachine> machine;
@@ -53,7 +75,25 @@ struct ObjectEmitter::Impl {
   llvm::ModuleAnalysisManager modules;
   llvm::FunctionPassManager passes;
   std::unique_ptr<llvm::PassBuilder> builder;
+  llvm::SmallVector<char, 0> bytes;
+  llvm::raw_svector_ostream stream{bytes};
+  /// Of a module into `bytes`, for one module after another: its hundred passes
+  /// take half a millisecond to make.
+  std::unique_ptr<KernelPasses> emission;
+
+  bool addEmission(KernelPasses &passes, llvm::raw_pwrite_stream &to,
+                   llvm::CodeGenFileType kind);
 };
+
+/// Whether LLVM has such passes.
+bool ObjectEmitter::Impl::addEmission(KernelPasses &passes,
+                                      llvm::raw_pwrite_stream &to,
+                                      llvm::CodeGenFileType kind) {
+  llvm::TargetLibraryInfoImpl library(machine->getTargetTriple());
+  library.disableAllFunctions();
+  passes.add(new llvm::TargetLibraryInfoWrapperPass(library));
+  return !machine->addPassesToEmitFile(passes, to, nullptr, kind);
+}
 
 ObjectEmitter::ObjectEmitter(std::unique_ptr<Impl> impl)
     : impl(std::move(impl)) {}
@@ -173,26 +213,6 @@ void ObjectEmitter::optimise(llvm::Module &module) {
 }
 
 namespace {
-/// Passes of the code generator, but for those that our kernels do not need.
-/// They come with addresses that step by constants and with the strides of main
-/// loops chosen; loop strength reduction costs as much as all other passes and
-/// makes nothing faster.
-class KernelPasses : public llvm::legacy::PassManagerBase {
-public:
-  void add(llvm::Pass *pass) override {
-    static constexpr llvm::StringRef unneeded[] = {
-        "Loop Strength Reduction", "Canonicalize Freeze Instructions in Loops"};
-    if (llvm::is_contained(unneeded, pass->getPassName()))
-      delete pass;
-    else
-      passes.add(pass);
-  }
-  void run(llvm::Module &module) { passes.run(module); }
-
-private:
-  llvm::legacy::PassManager passes;
-};
-
 /// Collects what the back end reports; its default would end the process.
 struct Collector : llvm::DiagnosticHandler {
   std::string *text;
@@ -215,26 +235,37 @@ Expected<std::string> ObjectEmitter::emit(llvm::Module &module, bool assembly) {
   std::string problems;
   module.getContext().setDiagnosticHandler(
       std::make_unique<Collector>(&problems));
-  llvm::SmallVector<char, 0> bytes;
-  {
+  auto none = [] {
+    return internalError("LLVM cannot write objects for x86-64");
+  };
+  std::string text;
+  if (assembly) {
+    llvm::SmallVector<char, 0> bytes;
     llvm::raw_svector_ostream stream(bytes);
     KernelPasses passes;
-    llvm::TargetLibraryInfoImpl library(impl->machine->getTargetTriple());
-    library.disableAllFunctions();
-    passes.add(new llvm::TargetLibraryInfoWrapperPass(library));
-    if (impl->machine->addPassesToEmitFile(
-            passes, stream, nullptr,
-            assembly ? llvm::CodeGenFileType::AssemblyFile
-                     : llvm::CodeGenFileType::ObjectFile))
-      return internalError("LLVM cannot write objects for x86-64");
+    if (!impl->addEmission(passes, stream, llvm::CodeGenFileType::AssemblyFile))
+      return none();
     passes.run(module);
+    text.assign(bytes.data(), bytes.size());
+  } else {
+    if (!impl->emission) {
+      impl->emission = std::make_unique<KernelPasses>();
+      if (!impl->addEmission(*impl->emission, impl->stream,
+                             llvm::CodeGenFileType::ObjectFile))
+        return none();
+    }
+    impl->bytes.clear();
+    impl->emission->run(module);
+    text.assign(impl->bytes.data(), impl->bytes.size());
   }
   module.getContext().setDiagnosticHandler(
       std::make_unique<llvm::DiagnosticHandler>());
-  if (!problems.empty())
+  if (!problems.empty()) {
+    impl->emission.reset(); // what it holds of the module is not known
     return internalError("code generation failed: " + problems,
                          module.getName().str());
-  return std::string(bytes.data(), bytes.size());
+  }
+  return text;
 }
 
 } // namespace knapper
