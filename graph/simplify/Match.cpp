@@ -73,9 +73,15 @@ bool knapper::isPackedConstant(Value value) {
     Operation *op = stack.pop_back_val();
     if (!keepsConstant(op) || seen.size() > 64)
       return false;
-    if (seen.insert(op).second)
-      for (Value operand : op->getOperands())
-        stack.push_back(operand.getDefiningOp());
+    if (!seen.insert(op).second)
+      continue;
+    for (Value operand : op->getOperands()) {
+      Operation *def = operand.getDefiningOp();
+      // An argument close by ends the search before it goes far.
+      if (!def)
+        return false;
+      stack.push_back(def);
+    }
   }
   return true;
 }
