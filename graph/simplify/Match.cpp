@@ -67,21 +67,21 @@ bool knapper::isAbout(double a, double b) {
 }
 
 bool knapper::isPackedConstant(Value value) {
-  SmallVector<Operation *> stack{value.getDefiningOp()};
+  // Breadth first: of what is no constant, an argument close by says so before
+  // the search goes far.
+  SmallVector<Operation *> queue{value.getDefiningOp()};
   SmallPtrSet<Operation *, 16> seen;
-  while (!stack.empty()) {
-    Operation *op = stack.pop_back_val();
-    if (!keepsConstant(op) || seen.size() > 64)
+  for (size_t i = 0; i < queue.size(); ++i) {
+    Operation *op = queue[i];
+    auto isArgument = [](Value operand) { return !operand.getDefiningOp(); };
+    if (!op || seen.size() > 64 || llvm::any_of(op->getOperands(), isArgument))
       return false;
     if (!seen.insert(op).second)
       continue;
-    for (Value operand : op->getOperands()) {
-      Operation *def = operand.getDefiningOp();
-      // An argument close by ends the search before it goes far.
-      if (!def)
-        return false;
-      stack.push_back(def);
-    }
+    if (!keepsConstant(op))
+      return false;
+    for (Value operand : op->getOperands())
+      queue.push_back(operand.getDefiningOp());
   }
   return true;
 }
