@@ -132,6 +132,13 @@ def test_winograd_of_a_filter_that_is_an_input(channels, features, attributes):
     check(model, [(1, 3, 3), (2, 4, 7), (1, 30, 31), (1, 9, 250), (3, 56, 56)])
 
 
+def test_winograd_takes_an_image_whole_where_it_transforms_the_filter():
+    model = convolution((256, 256, 3, 3), symbolic=False, image=[14, 14], pads=[1, 1, 1, 1])
+    model = with_filter_as_input(model)
+    assert "cpu_winograd{columns=7,groups=4,panel=64,rows=7}" in str(knapper.compile(model, threads=2).describe())
+    check(model, [(1, 14, 14), (2, 14, 14)])
+
+
 def test_not_winograd_of_a_filter_that_is_an_input():
     model = convolution((512, 512, 3, 3), symbolic=False, image=[7, 7], pads=[1, 1, 1, 1])
     model = with_filter_as_input(model)
