@@ -43,7 +43,7 @@ constexpr int64_t kMatrices = 16, kSide = 4, kOut = 2;
 constexpr int64_t kMoreRows = 12;
 
 bool takesWinograd(const ConvWindow &w) {
-  return (w.isConstant || w.panel) && w.kh == 3 && w.kw == 3 &&
+  return (w.isConstant || (w.panel && !w.inPlace)) && w.kh == 3 && w.kw == 3 &&
          w.sh == 1 && w.sw == 1 && w.dh == 1 && w.dw == 1 && !w.spreads() &&
          w.groups == 1 && !w.rowsAsColumns && w.spatial == 2 &&
          ts::elementTypeOf(w.input).isF32();
