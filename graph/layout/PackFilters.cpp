@@ -60,6 +60,68 @@ TransposeOp onlyTranspose(Value value) {
   return dyn_cast<TransposeOp>(kernel.getBody().front().front());
 }
 
+/// Where `filter`, a transpose's result, comes from if the convolution takes it
+/// as it lies there; null. One program then has all output pixels of a panel,
+/// so that each panel is transposed once.
+Value filterInPlace(ConvOp conv, Value filter, int64_t panel) {
+  // Panels for a few threads; taps for which a schedule unrolls its code; bytes
+  // of an image that leave room for panels in a second-level cache.
+  constexpr int64_t leastPanels = 8, mostTaps = 9, step = 16,
+                    mostImageBytes = 512 << 10;
+  TransposeOp from = onlyTranspose(filter);
+  SmallVector<Dim> window = dimsOf(filter), in = dimsOf(conv.getInput()),
+                   out = dimsOf(conv.getResult());
+  if (!from || window.size() != 4 || !elementTypeOf(filter).isF32() ||
+      from.getPermutation() != ArrayRef<int64_t>{2, 3, 1, 0} ||
+      conv.getGroups() != 1)
+    return {};
+  for (int64_t d : conv.getInputDilations())
+    if (d != 1)
+      return {};
+  for (int64_t d : conv.getDilations())
+    if (d != 1)
+      return {};
+  for (ArrayRef<Dim> dims : {ArrayRef<Dim>(in), ArrayRef<Dim>(out)})
+    for (Dim dim : dims)
+      if (!dim.asConstant())
+        return {};
+  int64_t taps = *window[0].asConstant() * *window[1].asConstant(),
+          channels = *window[2].asConstant(),
+          features = *window[3].asConstant();
+  auto elements = [](ArrayRef<Dim> dims) {
+    return *dims[0].asConstant() * *dims[1].asConstant() *
+           *dims[2].asConstant();
+  };
+  // Of more than 7 x 7 pixels windows of 3 x 3 may go by Winograd's algorithm,
+  // which reads panels.
+  int64_t mostPixels = taps > 1 ? 49 : 256;
+  // Of a window of one pixel no others are read.
+  int64_t pixels = elements(taps > 1 ? in : out);
+  if (!in[0].isConstant(1) || taps > mostTaps || channels % step ||
+      features % panel || features / panel < leastPanels ||
+      elements(out) > mostPixels || pixels * channels * 4 > mostImageBytes)
+    return {};
+  return from->getParentOfType<KernelOp>().getInputs()[0];
+}
+
+/// The features `[F, ..]` in panels `[F / panel, panel, ..]`.
+Value cutInPanels(OpBuilder &b, Location loc, Value filter, int64_t panel) {
+  SmallVector<Dim> dims = dimsOf(filter);
+  Dim width = dims[0].like(panel), count = dims[0].floorDiv(width);
+  dims[0] = count;
+  dims.insert(dims.begin() + 1, width);
+  return makeReshape(b, loc, filter, dims);
+}
+
+/// The order of [F / panel, window.., C, panel] in a filter that is in place.
+SmallVector<int64_t> orderInPlace(int64_t rank) {
+  SmallVector<int64_t> order{0};
+  for (int64_t d = 3; d < rank; ++d)
+    order.push_back(d);
+  order.append({2, 1});
+  return order;
+}
+
 /// A kernel that writes the filter `[.., F]` in panels.
 Value makePanels(OpBuilder &b, Location loc, Value filter, int64_t panel) {
   int64_t rank = rankOf(filter);
@@ -115,8 +177,7 @@ Value makePanels(OpBuilder &b, Location loc, Value filter, int64_t panel) {
 }
 
 /// The filter again, in the body of the kernel that reads the panels.
-Value readPanels(OpBuilder &b, Location loc, BlockArgument panels,
-                 int64_t features) {
+Value readPanels(OpBuilder &b, Location loc, Value panels, int64_t features) {
   int64_t rank = rankOf(panels);
   SmallVector<int64_t> permutation;
   for (int64_t d = 1; d + 1 < rank; ++d)
@@ -143,15 +204,19 @@ void packFilter(KernelOp kernel) {
   OpBuilder b(kernel);
   OpOperand &operand = kernel->getOpOperand(filter.getArgNumber());
   Operation *before = operand.get().getDefiningOp();
-  Value panels =
-      makePanels(b, conv.getLoc(), operand.get(), choosePanel(features));
+  int64_t panel = choosePanel(features);
+  Value inPlace = filterInPlace(conv, operand.get(), panel);
+  Value panels = inPlace ? cutInPanels(b, conv.getLoc(), inPlace, panel)
+                         : makePanels(b, conv.getLoc(), operand.get(), panel);
   operand.set(panels);
   if (before && isOpTriviallyDead(before))
     before->erase();
   filter.setType(panels.getType());
   b.setInsertionPoint(conv);
-  conv.getFilterMutable().assign(
-      readPanels(b, conv.getLoc(), filter, features));
+  Value read = filter;
+  if (inPlace)
+    read = makeTranspose(b, conv.getLoc(), read, orderInPlace(rankOf(panels)));
+  conv.getFilterMutable().assign(readPanels(b, conv.getLoc(), read, features));
 }
 
 struct PackFiltersPass : knapper::impl::PackFiltersBase<PackFiltersPass> {
@@ -172,11 +237,17 @@ std::optional<PackedFilter> knapper::packedFilter(Value filter) {
   auto reshape = filter.getDefiningOp<ReshapeOp>();
   auto transpose =
       reshape ? reshape.getInput().getDefiningOp<TransposeOp>() : TransposeOp();
-  auto panels = transpose ? dyn_cast<BlockArgument>(transpose.getInput())
-                          : BlockArgument();
+  if (!transpose)
+    return std::nullopt;
+  Value inPanels = transpose.getInput();
+  auto place = inPanels.getDefiningOp<TransposeOp>();
+  auto panels = dyn_cast<BlockArgument>(place ? place.getInput() : inPanels);
   if (!panels || !panels.hasOneUse())
     return std::nullopt;
   int64_t rank = rankOf(panels);
+  if (place && (rank != 5 || place.getPermutation() !=
+                                 ArrayRef<int64_t>(orderInPlace(rank))))
+    return std::nullopt;
   ArrayRef<int64_t> order = transpose.getPermutation();
   if (rank < 4 || rankOf(filter) != rank - 1 || order[rank - 2] != 0 ||
       order[rank - 1] != rank - 1)
@@ -184,9 +255,9 @@ std::optional<PackedFilter> knapper::packedFilter(Value filter) {
   for (int64_t d = 0; d + 2 < rank; ++d)
     if (order[d] != d + 1)
       return std::nullopt;
-  SmallVector<Dim> dims = dimsOf(panels), whole = dimsOf(filter);
+  SmallVector<Dim> dims = dimsOf(inPanels), whole = dimsOf(filter);
   std::optional<int64_t> panel = dims.back().asConstant();
   if (!panel || whole.back() != dims.front() * dims.back())
     return std::nullopt;
-  return PackedFilter{panels, *panel};
+  return PackedFilter{panels, *panel, bool(place)};
 }

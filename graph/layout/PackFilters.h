@@ -8,9 +8,16 @@
 // convolutions reads filters panel by panel. A constant filter is packed at
 // compile time. Weights that are arguments (PyTorch, JAX) and gradients are
 // packed at run time, by one pass over the filter. If a kernel that only
-// transposes makes the filter, that kernel writes the panels. Where the features
-// fill the panels, the packing kernel is a transpose, which has a schedule of its
-// own.
+// transposes makes the filter, that kernel writes the panels. Where the
+// features fill the panels, the packing kernel is a transpose, which has a
+// schedule of its own.
+//
+// A large filter that few output pixels read is not written first: it would
+// cross memory twice more for one use. The convolution reads it in torch's
+// order [F, C, kh, kw], which panels cut where they lie, and transposes a panel
+// itself:
+//
+//           kernel conv(x, filter [F / panel, panel, C, kh, kw])
 //
 // Runs on formed kernels: earlier the transposes would cancel. Numbers do not
 // change.
@@ -35,6 +42,7 @@ void packFilters(mlir::func::FuncOp function);
 struct PackedFilter {
   mlir::BlockArgument panels; ///< [F / panel, window.., C, panel]
   int64_t panel;              ///< features of a panel
+  bool inPlace; ///< instead they are [F / panel, panel, C, window..]
 };
 /// The packed form of a convolution's operand; nothing if it is not packed.
 std::optional<PackedFilter> packedFilter(mlir::Value filter);

@@ -61,11 +61,16 @@ struct ConvCpuPlan {
 struct ConvCpuConfig : ConvCpuBlock {
   /// A filter row at a time, over the whole block; its sums are in scratch.
   bool split = false;
+  /// Channels whose taps of a panel a program transposes at a time, of a filter
+  /// that it reads in place; 0: the filter is packed.
+  int64_t chunk = 0;
 
   template <class Config, class Visit>
   static void fields(Config &c, Visit &&visit) {
+    constexpr int64_t none = 0;
     ConvCpuBlock::fields(c, visit);
     visit("split", c.split, false, true);
+    visit("chunk", c.chunk, none, false);
   }
 };
 

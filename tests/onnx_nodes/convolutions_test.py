@@ -132,6 +132,35 @@ def test_winograd_of_a_filter_that_is_an_input(channels, features, attributes):
     check(model, [(1, 3, 3), (2, 4, 7), (1, 30, 31), (1, 9, 250), (3, 56, 56)])
 
 
+def test_winograd_takes_an_image_whole_where_it_transforms_the_filter():
+    model = convolution((256, 256, 3, 3), symbolic=False, image=[14, 14], pads=[1, 1, 1, 1])
+    model = with_filter_as_input(model)
+    assert "cpu_winograd{columns=7,groups=4,panel=64,rows=7}" in str(knapper.compile(model, threads=2).describe())
+    check(model, [(1, 14, 14), (2, 14, 14)])
+
+
+@pytest.mark.parametrize(
+    "filter_shape, image, attributes",
+    [
+        ((512, 512, 3, 3), [7, 7], dict(pads=[1, 1, 1, 1])),
+        ((512, 96, 3, 3), [13, 13], dict(pads=[1, 0, 1, 2], strides=[2, 2])),
+        ((512, 48, 1, 1), [14, 14], dict(strides=[2, 2])),
+        ((1024, 1040, 1, 1), [8, 9], dict(strides=[1, 2])),
+        ((512, 176, 3, 1), [7, 7], dict(pads=[1, 0, 1, 0])),
+        ((768, 16, 2, 4), [5, 9], dict()),
+        ((512, 512, 3, 3), [1, 1], dict(pads=[1, 1, 1, 1])),
+    ],
+)
+def test_a_filter_that_is_an_input_is_read_where_it_lies(filter_shape, image, attributes):
+    """Of one image with few pixels: chunks of the channels, and all of them."""
+    model = convolution(filter_shape, symbolic=False, image=image, **attributes)
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 1
+    model = with_filter_as_input(model)
+    plan = str(knapper.compile(model, threads=2).describe())
+    assert "cpu_conv{chunk=" in plan
+    check(model, [(1, *image)])
+
+
 def test_not_winograd_of_a_filter_that_is_an_input():
     model = convolution((512, 512, 3, 3), symbolic=False, image=[7, 7], pads=[1, 1, 1, 1])
     model = with_filter_as_input(model)

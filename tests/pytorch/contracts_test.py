@@ -96,6 +96,33 @@ def test_weights_that_are_written_in_any_way_are_seen():
             torch.testing.assert_close(function(x), layer(x))
 
 
+@pytest.mark.parametrize(
+    "layer, image",
+    [
+        (torch.nn.Conv2d(128, 512, 3, padding=1), (1, 128, 7, 7)),  # read in place
+        (torch.nn.Conv2d(64, 64, 3, padding=1), (1, 64, 28, 28)),  # transformed
+        (torch.nn.Conv2d(64, 128, 1, stride=2), (2, 64, 56, 56)),  # packed
+    ],
+)
+def test_filters_that_are_written_in_any_way_are_seen(layer, image):
+    net = torch.nn.Sequential(layer, torch.nn.BatchNorm2d(layer.out_channels), torch.nn.ReLU()).eval()
+    function, x = compiled(net), torch.randn(image)
+    state = {key: value * 2 + 1 for key, value in net.state_dict().items()}
+    writes = (
+        lambda: layer.weight.data.copy_(layer.weight.flip(0)),
+        lambda: layer.weight.data.numpy().fill(0.01),
+        lambda: setattr(layer.weight, "data", torch.randn_like(layer.weight) / 20),
+        lambda: layer.weight.mul_(2),
+        lambda: net[1].running_var.data.fill_(3),
+        lambda: net.load_state_dict(state),
+        lambda: net.load_state_dict({key: -value for key, value in state.items() if "var" not in key}, strict=False, assign=True),
+    )  # fmt: skip
+    with torch.no_grad():
+        for write in (lambda: None, *writes):
+            write()
+            torch.testing.assert_close(function(x), net(x), rtol=1e-4, atol=1e-4)
+
+
 def test_frozen_weights_beside_others_of_one_module():
     layer, x = torch.nn.Linear(4, 4), torch.randn(2, 4)
     frozen, live = compiled(layer, freeze=True), compiled(layer)

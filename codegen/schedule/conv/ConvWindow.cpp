@@ -25,6 +25,7 @@ std::optional<ConvWindow> analyseConv(ts::KernelOp kernel) {
     if (std::optional<PackedFilter> packed = packedFilter(w.op.getFilter())) {
       w.filter = packed->panels;
       w.panel = packed->panel;
+      w.inPlace = packed->inPlace;
     }
   Type element = ts::elementTypeOf(image),
        weight = ts::elementTypeOf(w.op.getFilter());

@@ -26,6 +26,8 @@ struct ConvWindow {
   /// (PackFilters.h). 0: the filter is a constant, or has the layout of its
   /// type.
   int64_t panel = 0;
+  /// Its panels are not packed: [features, channels, window] as it lies.
+  bool inPlace = false;
   bool rowsAsColumns =
       false; ///< the image has one column: rows and columns are swapped
   ts::Dim images, height, width, channels, features, outHeight, outWidth;

@@ -25,13 +25,15 @@
 // (ConvWindow.h). Taps that are no run of the input are matmuls of their own.
 //
 // The filter [kh, kw, C, F] is a constant packed in panels, or one that the
-// program packed (graph/layout/PackFilters.h); its rows are the window and
+// program packed (graph/layout/PackFilters.h), or lies in torch's order: then a
+// program has all pixels of an image and one panel, of which it transposes some
+// channels at a time (`chunk`) to scratch. The filter's rows are the window and
 // channel, its columns the output channels. Of bf16 its rows are packed in
 // pairs, where no pair is of two window rows. Of bytes in groups of four: each
 // window row begins one. Their sums are i32.
 //
 // Parameters: panel, rows and columns of a block of outputs (columns 0: all),
-// groups (programs that share a block's panels), split.
+// groups (programs that share a block's panels), split, chunk.
 #include "codegen/schedule/conv/CpuConv.h"
 #include "codegen/schedule/core/Grain.h"
 #include "codegen/schedule/core/LaneLoops.h"
@@ -48,10 +50,14 @@ using ts::Dim;
 
 int64_t convSumBytes(const ConvCpuConfig &config, const ConvWindow &w) {
   constexpr int64_t tile = 4096;
-  if (!config.split)
+  if (!config.split && !config.chunk)
     return tile;
   int64_t block = config.rows * *w.outWidth.asConstant() * config.panel * 4;
   return std::max(tile, (block + 63) / 64 * 64);
+}
+
+int64_t convChunkBytes(const ConvCpuConfig &config, const ConvWindow &w) {
+  return w.kh * w.kw * config.chunk * config.panel * 4;
 }
 
 int64_t convRun(const ConvWindow &w) {
@@ -87,6 +93,10 @@ ConvBuilder::Taps ConvBuilder::taps(Value phase, int64_t window, int64_t spread,
 }
 
 LogicalResult ConvBuilder::build() {
+  if (w.inPlace != (chunk > 0) || (chunk && (*w.channels.asConstant() % chunk ||
+                                             chunk % target.lanes(DType::f32))))
+    return w.op.emitOpError("has a filter that no chunks of ")
+           << chunk << " channels divide";
   Value id = tile::ProgramIdOp::create(b, loc);
   Dim one = w.images.like(1);
   Dim rowBlocks = w.phaseHeight().ceilDiv(one * blockRows);
@@ -147,8 +157,8 @@ LogicalResult ConvBuilder::build() {
       firstChannel = e.mul(group, e.constant(share));
       slice = {firstChannel, share};
     }
-    ConvRows copy =
-        copyConvRows(e, w, image, top, needed, left, widest, sumBytes, slice);
+    ConvRows copy = copyConvRows(e, w, image, top, needed, left, widest,
+                                 sumBytes + chunkBytes, slice);
     source = copy.source;
     sourceBase = copy.base;
     rowStride = copy.rowStride;
@@ -221,6 +231,9 @@ ConvBlock matmulBlock(const ConvWindow &w, int64_t budget) {
 
 ConvBlock chooseBlock(const ConvWindow &w, const TargetDesc &target,
                       Knobs &knobs) {
+  // Each block would transpose the whole filter.
+  if (w.inPlace)
+    return {*w.outHeight.asConstant(), 0};
   // Each block of rows reads the whole filter: one that comes from memory is
   // worth larger blocks.
   int64_t filter =
@@ -233,6 +246,20 @@ ConvBlock chooseBlock(const ConvWindow &w, const TargetDesc &target,
   if (plan.share != 4)
     budget = budget * 4 / plan.share;
   return matmulBlock(w, budget);
+}
+
+/// The most channels, a divisor of all and in whole blocks of a transpose,
+/// whose taps take a quarter of the second-level cache.
+int64_t chooseChunk(const ConvWindow &w, const TargetDesc &target,
+                    int64_t panel) {
+  constexpr int64_t step = 16;
+  int64_t channels = *w.channels.asConstant();
+  int64_t most = target.l2Bytes / 4 / (w.kh * w.kw * panel * 4);
+  int64_t chunk = step;
+  for (int64_t other = step; other <= std::min(most, channels); other += step)
+    if (channels % other == 0)
+      chunk = other;
+  return chunk;
 }
 
 } // namespace
@@ -274,14 +301,18 @@ LogicalResult chooseCpuConv(ts::KernelOp kernel, const TargetDesc &target,
   std::erase_if(otherGroups, [&](int64_t other) {
     return other < 1 || other > std::min<int64_t>(panels, 64);
   });
-  // A program takes one group of the convolution.
+  // A program takes one group of the convolution, or one panel.
   if (w->groups > 1)
     groups = w->groups;
+  else if (w->inPlace)
+    groups = panels;
   else
     knobs.tune(config, groups, otherGroups);
+  if (w->inPlace)
+    config.chunk = chooseChunk(*w, target, panel);
   // A panel that leaves no room for the next one.
   constexpr int64_t mostSums = 64 << 10;
-  if (w->groups == 1 && w->kh > 1 && !columns && !w->spreads() &&
+  if (!w->inPlace && w->groups == 1 && w->kh > 1 && !columns && !w->spreads() &&
       w->outWidth.asConstant() && rows * width * panel * 4 <= mostSums) {
     int64_t bytes = ts::elementBytes(ts::elementTypeOf(w->filter));
     int64_t quarter = target.l2Bytes / 4;
@@ -300,7 +331,7 @@ LogicalResult chooseCpuConv(ts::KernelOp kernel, const TargetDesc &target,
   schedule.grain = grainOf(w->isBytes() ? 1600000 : 400000,
                            (columns ? one * columns : w->phaseWidth()) * flops);
   int64_t pixelBytes = w->elementBytes() * channels;
-  int64_t sumBytes = convSumBytes(config, *w);
+  int64_t sumBytes = convSumBytes(config, *w) + convChunkBytes(config, *w);
   schedule.scratch =
       w->copies() ? w->inputColumns(columns ? one * columns : w->phaseWidth()) *
                             (pixelBytes * w->inputRows(rows)) +

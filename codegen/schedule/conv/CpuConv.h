@@ -18,6 +18,11 @@ int64_t convGroup(const ConvWindow &w);
 /// Rows of such a run in a packed panel, with its padding.
 int64_t packedConvRun(const ConvWindow &w);
 
+/// Bytes of scratch behind them for the chunk of a panel that a program
+/// transposes.
+int64_t convChunkBytes(const config::ConvCpuConfig &config,
+                       const ConvWindow &w);
+
 /// Emits one program: a block of output rows and columns times a group of
 /// panels of features.
 class ConvBuilder {
@@ -31,7 +36,8 @@ public:
         blockRows(config.rows), blockColumns(config.columns),
         groups(config.groups), split(config.split),
         sumType(w.isBytes() ? mlir::Type(b.getI32Type()) : b.getF32Type()),
-        sumBytes(convSumBytes(config, w)) {}
+        sumBytes(convSumBytes(config, w)),
+        chunkBytes(convChunkBytes(config, w)), chunk(config.chunk) {}
 
   mlir::LogicalResult build();
 
@@ -66,6 +72,8 @@ private:
   bool split;
   mlir::Type sumType; ///< element type of the accumulators
   int64_t sumBytes;   ///< scratch for accumulators
+  int64_t chunkBytes; ///< likewise for a chunk of the filter
+  int64_t chunk;      ///< its channels; 0: the filter is packed
 
   mlir::Value image, firstRow, rows; ///< of the block, in output rows
   mlir::Value firstColumn, columns;  ///< likewise

@@ -17,7 +17,7 @@ struct ConvBuilder::Matmul {
   ElementEmitter &e;
   OpBuilder &b;
   const ConvWindow &w;
-  Value filter;
+  Value filter, fetched; ///< that is multiplied, and read ahead
   int64_t panel, step, features, run, packed, depth, all;
   int64_t piece; ///< elements that are read at once: a panel, or a window row
   Value pixel;   ///< from one output pixel to the next
@@ -30,17 +30,33 @@ struct ConvBuilder::Matmul {
   Value accumulators;
   Value tapDown; ///< from a window row's input to the next one's
   Value rowSums; ///< accumulators of an output row
+  /// The taps of a window row are one run, of a chunk as well.
+  bool rowIsRun;
+  bool adds;        ///< a tile's sums come in parts, which are added in scratch
+  int64_t fetchRow; ///< elements that the taps of a window row fetch
+  Value nextChunk;  ///< what is read ahead of a filter that is in place
 
   explicit Matmul(ConvBuilder &c)
       : c(c), e(c.e), b(c.b), w(c.w), filter(e.inputBuffer(w.filter)),
-        panel(c.panel), step(convGroup(w)), features(*w.features.asConstant()),
-        run(convRun(w)), packed(packedConvRun(w)),
-        depth(w.rowIsRun() ? packed : packed * w.kw), all(w.kh * depth),
-        piece(c.split ? depth * panel : all * panel) {}
+        fetched(filter), panel(c.panel), step(convGroup(w)),
+        features(*w.features.asConstant()), run(convRun(w)),
+        packed(packedConvRun(w)), rowIsRun(w.rowIsRun()), adds(c.split) {
+    if (c.chunk) {
+      rowIsRun = w.kw == 1;
+      run = packed = c.chunk;
+      adds = c.chunk < *w.channels.asConstant();
+    }
+    depth = rowIsRun ? packed : packed * w.kw;
+    all = w.kh * depth;
+    piece = c.split ? depth * panel : all * panel;
+  }
 
   void sizes();
   void fetching();
   LogicalResult panelOf(Value number);
+  LogicalResult panelInPlace(Value number);
+  LogicalResult transposeChunk(Value from);
+  LogicalResult storeRows(Value feature);
   LogicalResult rowsOf(Value base, Value windowRow, Value feature);
   LogicalResult multiply(Value weights, Value inputRow, Value r, Value feature);
   LogicalResult sums(Value a, Value weights, Value valid, int64_t size,
@@ -87,7 +103,18 @@ void ConvBuilder::Matmul::fetching() {
   int64_t bytes = ts::elementBytes(element);
   line = 64 / bytes;
   share = (c.split ? depth : all) / (4 * step) * line;
-  fetches = !w.spreads() && all * features * bytes > c.target.l2Bytes / 4;
+  int64_t filterBytes = all * features * bytes;
+  fetchRow = share / w.kh;
+  if (c.chunk) {
+    // Features whose taps lie as far apart as all channels; a tile's taps read
+    // ahead as many lines as those of some features take, of one at least.
+    int64_t channels = *w.channels.asConstant(),
+            feature = channels * w.kh * w.kw;
+    filterBytes = feature * features * bytes;
+    fetchRow = std::max<int64_t>(1, fetchRow / feature) * feature;
+    share = fetchRow * w.kh * (panel / shape.width);
+  }
+  fetches = !w.spreads() && filterBytes > c.target.l2Bytes / 4;
 }
 
 /// A matmul of one run of taps; `init` may be null.
@@ -100,7 +127,7 @@ tile::MainloopOp ConvBuilder::Matmul::runs(VectorType type, Value a, Value from,
   loop.setPairs(step == 2);
   loop.getRowsMutable().assign(valid);
   if (fetch) {
-    loop.getPrefetchMutable().assign(filter);
+    loop.getPrefetchMutable().assign(fetched);
     loop.getPrefetchOffsetMutable().assign(fetch);
     loop.getPrefetchStepMutable().assign(e.constant(line));
   }
@@ -118,7 +145,7 @@ void ConvBuilder::Matmul::several(tile::MainloopOp loop, Value count,
 Value ConvBuilder::Matmul::windowRow(VectorType type, Value a, Value from,
                                      Value valid, Value fetch, Value init) {
   auto loop = runs(type, a, from, valid, fetch, init);
-  if (!w.rowIsRun())
+  if (!rowIsRun)
     several(loop, c.tapColumns.count, e.mul(e.constant(w.dw), c.pixelStride),
             w.spreadW * packed * panel);
   return loop.getAcc();
@@ -130,7 +157,7 @@ Value ConvBuilder::Matmul::multiplyTaps(VectorType type, Value a, Value from,
                                         Value valid, Value fetch) {
   if (c.split || w.kh == 1)
     return windowRow(type, a, from, valid, fetch, {});
-  if (w.rowIsRun()) {
+  if (rowIsRun) {
     auto loop = runs(type, a, from, valid, fetch, {});
     several(loop, c.tapRows.count, tapDown, w.spreadH * depth * panel);
     return loop.getAcc();
@@ -142,7 +169,7 @@ Value ConvBuilder::Matmul::multiplyTaps(VectorType type, Value a, Value from,
       [&](Value i, ValueRange carried) -> FailureOr<SmallVector<Value>> {
         Value ahead;
         if (fetch)
-          ahead = e.add(fetch, e.mul(i, e.constant(share / w.kh)));
+          ahead = e.add(fetch, e.mul(i, e.constant(fetchRow)));
         Value at = e.add(a, e.mul(i, tapDown));
         Value row =
             e.add(from, e.mul(i, e.constant(w.spreadH * depth * panel)));
@@ -152,18 +179,22 @@ Value ConvBuilder::Matmul::multiplyTaps(VectorType type, Value a, Value from,
       never)[0];
 }
 
-/// The sums of a tile of `size` rows, stored at `to` or (`split`) added there.
+/// The sums of a tile of `size` rows, stored at `to` or (`adds`) added there.
 LogicalResult ConvBuilder::Matmul::sums(Value a, Value weights, Value valid,
                                         int64_t size, Value to, Value fetch) {
   return forParts(e, shape, panel, [&](Value part) {
     auto type = VectorType::get({size, shape.width}, c.sumType);
     Value from = e.add(weights, e.mul(part, e.constant(step)));
-    Value acc = multiplyTaps(type, a, from, valid, fetch);
+    Value ahead = fetch;
+    if (fetch && c.chunk) // each part reads other features ahead
+      ahead = e.add(fetch, e.mul(e.div(part, e.constant(shape.width)),
+                                 e.constant(fetchRow * w.kh)));
+    Value acc = multiplyTaps(type, a, from, valid, ahead);
     for (int64_t i = 0; i < size; ++i) {
       Value at = e.add(to, e.add(e.constant(i * panel), part));
       Value sum =
           vector::ExtractOp::create(b, c.loc, acc, ArrayRef<int64_t>{i});
-      if (c.split) {
+      if (adds) {
         Value before =
             tile::LoadOp::create(b, c.loc, sum.getType(), accumulators, at);
         if (w.isBytes())
@@ -227,18 +258,21 @@ LogicalResult ConvBuilder::Matmul::multiply(Value weights, Value inputRow,
                        valid);
   };
   llvm::function_ref<LogicalResult(Value, Value)> finish;
-  if (!c.split)
+  if (!adds)
     finish = store;
   return forRowTiles(
       e, c.columns, tileRows,
       [&](Value column, Value valid, int64_t size, Value number) {
         Value a = e.add(row, e.mul(column, pixel)), fetch, to;
         to = e.constant(0);
-        if (c.split) {
+        if (adds) {
           to = e.mul(column, e.constant(panel));
           to = e.add(to, e.mul(r, rowSums));
         }
-        if (fetches) {
+        if (fetches && c.chunk) {
+          fetch =
+              e.add(nextChunk, e.mul(e.add(before, number), e.constant(share)));
+        } else if (fetches) {
           Value place = e.mul(e.add(before, number), e.constant(share));
           fetch = e.add(next, e.min(place, e.constant(piece)));
         }
@@ -257,7 +291,91 @@ LogicalResult ConvBuilder::Matmul::rowsOf(Value base, Value windowRow,
   });
 }
 
+/// The epilogue of a block whose sums are in scratch.
+LogicalResult ConvBuilder::Matmul::storeRows(Value feature) {
+  return forEach(e, e.constant(0), c.rows, [&](Value r) {
+    Value from = e.mul(r, rowSums), row = e.add(c.firstRow, r);
+    return storePixels(from, row, e.constant(0), feature, c.columns);
+  });
+}
+
+/// Of a panel whose element 0 is at `from` in the filter, [panel][C][taps]: the
+/// channels of a chunk, to [taps][chunk][panel] in scratch. Blocks of as many
+/// features as a register has lanes, and as many runs of that length as there
+/// are taps, so that each row of a block has a known place.
+LogicalResult ConvBuilder::Matmul::transposeChunk(Value from) {
+  int64_t size = c.target.lanes(DType::f32), taps = w.kh * w.kw;
+  Value stride = e.constant(*w.channels.asConstant() * taps),
+        whole = e.constant(size);
+  auto type = VectorType::get(size * size, b.getF32Type());
+  auto block = [&](Value feature, Value channel, int64_t part) {
+    Value at = e.add(
+        from, e.add(e.mul(feature, stride), e.mul(channel, e.constant(taps))));
+    at = e.add(at, e.constant(part * size));
+    Value read =
+        tile::LoadRowsOp::create(b, c.loc, type, fetched, at, stride, whole,
+                                 whole, b.getI64IntegerAttr(size));
+    Value turned = tile::TransposeOp::create(b, c.loc, type, read,
+                                             b.getI64IntegerAttr(size));
+    Value to = e.add(e.mul(channel, e.constant(panel)), feature);
+    for (int64_t r = 0; r < size; ++r) {
+      int64_t element = part * size + r;
+      int64_t place = (element % taps * c.chunk + element / taps) * panel;
+      Value row = vector::ExtractStridedSliceOp::create(
+          b, c.loc, turned, ArrayRef<int64_t>{r * size},
+          ArrayRef<int64_t>{size}, ArrayRef<int64_t>{1});
+      tile::StoreOp::create(b, c.loc, row, filter,
+                            e.add(to, e.constant(place)));
+    }
+  };
+  return forEach(
+      e, e.constant(0), e.constant(panel),
+      [&](Value feature) {
+        return forEach(
+            e, e.constant(0), e.constant(c.chunk),
+            [&](Value channel) -> LogicalResult {
+              for (int64_t part = 0; part < taps; ++part)
+                block(feature, channel, part);
+              return success();
+            },
+            size);
+      },
+      size);
+}
+
+/// All pixels by a panel of a filter that is in place, chunk by chunk.
+LogicalResult ConvBuilder::Matmul::panelInPlace(Value number) {
+  int64_t taps = w.kh * w.kw, channels = *w.channels.asConstant();
+  Value feature = e.mul(number, e.constant(panel));
+  Value base = e.mul(number, e.constant(panel * taps * channels));
+  if (adds && failed(clear()))
+    return failure();
+  if (failed(forEach(
+          e, e.constant(0), e.constant(channels),
+          [&](Value channel) {
+            Value from = e.add(base, e.mul(channel, e.constant(taps)));
+            // The next chunk; behind the last one, the next panel.
+            Value next = e.add(channel, e.constant(c.chunk));
+            Value isLast = e.less(e.constant(channels - 1), next);
+            nextChunk = arith::SelectOp::create(
+                b, c.loc, isLast,
+                e.add(base, e.constant(panel * taps * channels)),
+                e.add(from, e.constant(c.chunk * taps)));
+            if (failed(transposeChunk(from)))
+              return failure();
+            Value input = e.add(c.sourceBase, channel);
+            return forEach(e, e.constant(0), c.rows, [&](Value r) {
+              return multiply(e.constant(0), input, r, feature);
+            });
+          },
+          c.chunk)))
+    return failure();
+  return adds ? storeRows(feature) : success();
+}
+
 LogicalResult ConvBuilder::Matmul::panelOf(Value number) {
+  if (c.chunk)
+    return panelInPlace(number);
   Value base = e.mul(number, e.constant(all * panel)),
         feature = e.mul(number, e.constant(panel));
   base = e.add(base, e.mul(c.tapRows.first, e.constant(depth * panel)));
@@ -268,10 +386,7 @@ LogicalResult ConvBuilder::Matmul::panelOf(Value number) {
       failed(forEach(e, e.constant(0), e.constant(w.kh),
                      [&](Value i) { return rowsOf(base, i, feature); })))
     return failure();
-  return forEach(e, e.constant(0), c.rows, [&](Value r) {
-    Value from = e.mul(r, rowSums), row = e.add(c.firstRow, r);
-    return storePixels(from, row, e.constant(0), feature, c.columns);
-  });
+  return storeRows(feature);
 }
 
 LogicalResult ConvBuilder::matmul(Value firstPanel, Value endPanel) {
@@ -280,6 +395,9 @@ LogicalResult ConvBuilder::matmul(Value firstPanel, Value endPanel) {
   matmul.fetching();
   matmul.accumulators = tile::ScratchOp::create(
       b, loc, tile::BufferType::get(sumType), e.constant(0));
+  if (chunk)
+    matmul.filter = tile::ScratchOp::create(
+        b, loc, tile::BufferType::get(sumType), e.constant(sumBytes));
   matmul.tapDown = e.mul(e.constant(w.dh / w.rowStep()), rowStride);
   matmul.rowSums = e.mul(columns, e.constant(panel));
   return forEach(e, firstPanel, endPanel,

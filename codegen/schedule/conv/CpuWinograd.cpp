@@ -43,9 +43,9 @@ constexpr int64_t kMatrices = 16, kSide = 4, kOut = 2;
 constexpr int64_t kMoreRows = 12;
 
 bool takesWinograd(const ConvWindow &w) {
-  return (w.isConstant || w.panel) && w.kh == 3 && w.kw == 3 && w.sh == 1 &&
-         w.sw == 1 && w.dh == 1 && w.dw == 1 && !w.spreads() && w.groups == 1 &&
-         !w.rowsAsColumns && w.spatial == 2 &&
+  return (w.isConstant || (w.panel && !w.inPlace)) && w.kh == 3 && w.kw == 3 &&
+         w.sh == 1 && w.sw == 1 && w.dh == 1 && w.dw == 1 && !w.spreads() &&
+         w.groups == 1 && !w.rowsAsColumns && w.spatial == 2 &&
          ts::elementTypeOf(w.input).isF32();
 }
 
@@ -451,8 +451,9 @@ LogicalResult chooseCpuWinograd(ts::KernelOp kernel, const TargetDesc &target,
     return (std::max<int64_t>(1, representative(size)) + 1) / kOut;
   };
   int64_t height = halved(w->outHeight), width = halved(w->outWidth);
-  // As many tiles as keep V, the sixteenfold input, in two fifths of L2.
-  int64_t budget = target.l2Bytes * 2 / 5;
+  // As many tiles as keep V, the sixteenfold input, in two fifths of L2. Blocks
+  // that transform the filter are larger, for V is read once a panel.
+  int64_t budget = target.l2Bytes * (w->panel ? 4 : 2) / 5;
   int64_t most =
       std::clamp<int64_t>(budget / (kMatrices * channels * 4), 12, 96);
   auto blocks = [](int64_t size, int64_t of) { return (size + of - 1) / of; };

@@ -119,7 +119,7 @@ Value MatmulBuilder::mainloop(Value row, Value valid, int64_t tileRows,
   if (fetch && !isExpanded) {
     // Tile t fetches K/4 times `lines` cache lines of the next panel behind
     // those of the tile before; of bytes K/16 times, of pairs K/8.
-    loop.getPrefetchMutable().assign(bBuffer);
+    loop.getPrefetchMutable().assign(prefetchFrom);
     loop.getPrefetchOffsetMutable().assign(fetch);
     loop.getPrefetchStepMutable().assign(fetchStep);
   }
@@ -162,7 +162,7 @@ LogicalResult MatmulBuilder::tileBlock(Value row, Value valid, Value share) {
     block.cOffset = e.constant(shift);
     block.ldc = e.constant(panel);
     if (prefetchBase && shift == 0) {
-      block.prefetch = bBuffer;
+      block.prefetch = prefetchFrom;
       block.prefetchOffset = e.add(prefetchBase, share);
       block.prefetchStep = fetchStep;
     }
@@ -368,6 +368,7 @@ MatmulBuilder::multiplyPanel(Value rows, Value panelIndex, Value tilesBefore,
       bBase = e.mul(number, panelSize);
     } else {
       bBase = e.mul(panelIndex, panelSize);
+      prefetchFrom = bBuffer;
       prefetchBase = e.add(bBase, panelSize);
     }
   } else {
@@ -376,6 +377,10 @@ MatmulBuilder::multiplyPanel(Value rows, Value panelIndex, Value tilesBefore,
     for (auto [i, value] : llvm::enumerate(batchIndex))
       bBase = e.add(bBase, e.mul(value, e.size(rhs.batchStrides[i])));
     ldb = e.size(rhs.contractStride);
+    if (fetchesUnpacked(matmul, target, panel)) {
+      prefetchFrom = bBuffer;
+      prefetchBase = e.add(bBase, e.mul(e.constant(panel), e.size(depth)));
+    }
     bool inPlace = step == 1 && readsInPlace(matmul, target, panel);
     if (!inPlace && failed(gatherPanel()))
       return failure();

@@ -31,6 +31,13 @@ constexpr int64_t kRowsPastPanel = 16;
 bool readsInPlace(const MatmulProblem &matmul, const TargetDesc &target,
                   int64_t panel);
 
+/// Whether the panel that a program takes next is fetched while this one is
+/// used, though it is no constant: its columns lie one after the other
+/// ([N, K]), and the whole does not stay in the second-level cache, which has
+/// room for the next one.
+bool fetchesUnpacked(const MatmulProblem &matmul, const TargetDesc &target,
+                     int64_t panel);
+
 /// Whether programs copy their rows of a left side whose rows are consecutive
 /// in memory (the gradient of a weight): each element of K is then a cache
 /// line, at distances as above. The copy is [K][rowPitch] in scratch, behind

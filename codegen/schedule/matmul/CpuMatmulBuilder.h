@@ -94,7 +94,7 @@ private:
   mlir::Value firstRow;     ///< of the block, in the merged row dim
   mlir::Value a, aBase, lda, ka;
   mlir::Value bBuffer, bBase, ldb;
-  mlir::Value prefetchBase;
+  mlir::Value prefetchFrom, prefetchBase;
   mlir::Value
       fetchStep; ///< elements of the next panel that a tile fetches at a time
   mlir::Value scale, zero, scaleBase, expanded; ///< of scaled integers

@@ -52,6 +52,22 @@ bool readsInPlace(const MatmulProblem &matmul, const TargetDesc &target,
   return columns && depth && *columns * *depth * bytes <= target.l1Bytes / 2;
 }
 
+bool fetchesUnpacked(const MatmulProblem &matmul, const TargetDesc &target,
+                     int64_t panel) {
+  const MatmulOperand &rhs = matmul.rhs;
+  std::optional<int64_t> rows = matmul.lhs.free.asConstant(),
+                         columns = rhs.free.asConstant(),
+                         depth = rhs.contract.asConstant();
+  if (matmul.packed || !columns || !depth || *columns <= panel ||
+      !rhs.contractStride.isConstant(1) || !rhs.freeStride.isConstant(*depth) ||
+      !ts::elementTypeOf(rhs.base).isF32() ||
+      *columns * *depth * 4 <= target.l2Bytes / 4)
+    return false;
+  // The next panel, this one and its copy fit. Few rows use a panel once.
+  return (rows && *rows < kCopyRows) ||
+         panel * *depth * 4 <= target.l2Bytes / 4;
+}
+
 bool copiesRows(const MatmulProblem &matmul, const TargetDesc &target) {
   const MatmulOperand &lhs = matmul.lhs;
   std::optional<int64_t> rows = lhs.free.asConstant(),

@@ -14,6 +14,28 @@ func.func @of_torch(%x: tensor<1x3x8x8xf32>, %w: tensor<128x3x3x3xf32>) -> tenso
   return %0 : tensor<1x128x6x6xf32>
 }
 
+// A filter that few pixels read stays in torch's order.
+// CHECK-LABEL: @few_pixels
+// CHECK: %[[CUT:.*]] = ts.reshape %arg1 : tensor<512x16x3x3xf32> to tensor<8x64x16x3x3xf32>
+// CHECK-NOT: tensor<8x3x3x16x64xf32>
+// CHECK: ts.kernel conv (%{{.*}} = %{{.*}}, %[[W:.*]] = %[[CUT]] :
+// CHECK: ts.transpose %[[W]] [0, 3, 4, 2, 1] : tensor<8x64x16x3x3xf32>
+// CHECK-NEXT: ts.transpose %{{.*}} [1, 2, 3, 0, 4]
+// CHECK-NEXT: ts.reshape
+// CHECK-NEXT: ts.conv
+func.func @few_pixels(%x: tensor<1x16x8x8xf32>, %w: tensor<512x16x3x3xf32>) -> tensor<1x512x6x6xf32> {
+  %0 = ts.conv %x, %w strides [1, 1] dilations [1, 1] input_dilations [1, 1] low [#ts.dim<0>, #ts.dim<0>] high [#ts.dim<0>, #ts.dim<0>] : tensor<1x16x8x8xf32>, tensor<512x16x3x3xf32>
+  return %0 : tensor<1x512x6x6xf32>
+}
+
+// Each of several images would transpose it again.
+// CHECK-LABEL: @two_images
+// CHECK: ts.kernel transpose ({{.*}}) -> tensor<8x3x3x16x64xf32>
+func.func @two_images(%x: tensor<2x16x8x8xf32>, %w: tensor<512x16x3x3xf32>) -> tensor<2x512x6x6xf32> {
+  %0 = ts.conv %x, %w strides [1, 1] dilations [1, 1] input_dilations [1, 1] low [#ts.dim<0>, #ts.dim<0>] high [#ts.dim<0>, #ts.dim<0>] : tensor<2x16x8x8xf32>, tensor<512x16x3x3xf32>
+  return %0 : tensor<2x512x6x6xf32>
+}
+
 // Features that fill no panel get zeros beside them.
 // CHECK-LABEL: @ten_features
 // CHECK: ts.pad %{{.*}} low [{{.*}}] high [#ts.dim<0>, #ts.dim<0>, #ts.dim<0>, #ts.dim<6>]
