@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -19,18 +20,24 @@ TIMES_LARGEST = 4.0  # torch's largest error
 # Errors above those limits by less than this are drawn again: they count where most draws have them.
 DOUBTFUL = 3.0
 DRAWS = 5
+# The errors of so few elements are above any multiple of torch's by chance, where torch's happen to be small or the
+# elements to cancel: those of so many draws are judged together.
+FEW = 32
+POOLED = 20
 
 
 @dataclasses.dataclass
 class Verdict:
     """error, torch_error: norm of the difference to float64 over float64's norm. `doubtful`: an
-    error that chance may make, of a few roundings more than torch's."""
+    error that chance may make, of a few roundings more than torch's. `few`: ours, eager's and
+    float64's result of fewer than FEW elements."""
 
     right: bool
     error: float = 0.0
     torch_error: float = 0.0
     why: str = ""
     doubtful: bool = False
+    few: tuple[torch.Tensor, ...] | None = dataclasses.field(default=None, repr=False)
 
 
 def _exactly(built: Built, inputs: list[torch.Tensor]) -> Any:
@@ -47,9 +54,16 @@ def exact(built: Built, inputs: list[torch.Tensor]) -> Any:
 
 
 def decide(first: Verdict, again: Callable[[int], Verdict]) -> Verdict:
-    """The verdict, or where it is doubtful what most of DRAWS say; `again(n)` judges draw n."""
+    """The verdict; where it is doubtful what most of DRAWS say, and of few elements what POOLED say together. `again(n)`
+    judges draw n."""
+    return dataclasses.replace(_decide(first, again), few=None)
+
+
+def _decide(first: Verdict, again: Callable[[int], Verdict]) -> Verdict:
     if first.right or not first.doubtful:
         return first
+    if first.few is not None:
+        return _pooled(first, again)
     verdicts = [first]
     for n in range(1, DRAWS):
         verdicts.append(again(n))
@@ -59,6 +73,18 @@ def decide(first: Verdict, again: Callable[[int], Verdict]) -> Verdict:
     if 2 * len(wrong) > DRAWS:
         return first
     return next(v for v in verdicts if v.right)
+
+
+def _pooled(first: Verdict, again: Callable[[int], Verdict]) -> Verdict:
+    results = [first.few]
+    for n in range(1, POOLED):
+        verdict = again(n)
+        if verdict.few is None:  # not finite, or of another shape
+            return verdict
+        results.append(verdict.few)
+    got, eager, wanted = (torch.cat(same) for same in zip(*results))
+    verdict = _judge_values(got, eager, wanted)
+    return verdict if verdict.right else dataclasses.replace(verdict, why=f"{verdict.why}, of {POOLED} draws")
 
 
 def judge(got: Any, eager: Any, wanted: Any, built: Built, inputs: list[torch.Tensor]) -> Verdict:
@@ -77,6 +103,10 @@ def judge(got: Any, eager: Any, wanted: Any, built: Built, inputs: list[torch.Te
         with torch.no_grad():
             eager = _exactly(built, inputs).to(eager.dtype)(*inputs)
     verdict = _judge_values(got, eager, wanted)
+    if verdict.right or math.isfinite(verdict.error):
+        if got.numel() < FEW and not built.jumps:
+            few = got.flatten(), eager.flatten(), wanted.flatten()
+            return dataclasses.replace(verdict, doubtful=not verdict.right, few=few)
     # Whichever expert is taken: most draws agree, or the result is wrong.
     return dataclasses.replace(verdict, doubtful=verdict.doubtful or built.jumps)
 

@@ -149,6 +149,7 @@ def run_cpu(case: Any, request: dict[str, Any]) -> dict[str, Any]:
 
 def _row(verdict: Any) -> dict[str, Any]:
     row = dataclasses.asdict(verdict)
+    del row["few"]
     return row | {"status": "right" if row.pop("right") else "wrong"}
 
 

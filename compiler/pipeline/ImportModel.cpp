@@ -70,8 +70,10 @@ Status importModel(CompileState &state) {
   if (!state.main())
     return userError("there is no function main", state.input.path,
                      "name the entry function @main");
-  if (text)
+  if (text) {
     TRY(checkProgram(state.main(), state.input.path));
+    checkSlices(*state.module);
+  }
   TRY(checkDevices(state));
   return success();
 }

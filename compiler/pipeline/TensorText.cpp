@@ -1,5 +1,6 @@
 #include "compiler/pipeline/TensorText.h"
 #include "frontends/common/TextNesting.h"
+#include "ir/tensor/SymbolicValue.h"
 #include "ir/tensor/reference/HostTensor.h"
 #include "mlir/IR/Verifier.h"
 #include "mlir/Parser/Parser.h"
@@ -61,6 +62,9 @@ Expected<OwningOpRef<ModuleOp>> parseTensorText(CompileState &state,
   return module;
 }
 
+static constexpr const char *kLeaves =
+    "a ts.slice reads elements that its input does not have";
+
 /// Whether a slice of known sizes reads elements that its input does not have.
 static bool leavesItsInput(ts::SliceOp op) {
   SmallVector<ts::Dim> starts = ts::dimsOf(op.getStarts());
@@ -78,6 +82,36 @@ static bool leavesItsInput(ts::SliceOp op) {
       return true;
   }
   return false;
+}
+
+/// Fails the run where a part of `slice` along dim `i` lies outside of its
+/// input, unless sizes alone say that none does.
+static void checkPart(ts::SliceOp slice, unsigned i) {
+  int64_t step = slice.getSteps()[i];
+  ts::Dim start = ts::dimsOf(slice.getStarts())[i],
+          size = ts::dimOf(slice.getInput(), i),
+          count = ts::dimOf(slice.getResult(), i);
+  ts::Dim end = start + (count - 1) * step;
+  ts::Dim least = step > 0 ? start : end, most = step > 0 ? end : start;
+  bool some = ts::lowerBound(count).value_or(0) > 0;
+  OpBuilder b(slice);
+  for (ts::Dim room : {least, size - most - 1}) {
+    if (ts::lowerBound(room).value_or(-1) >= 0)
+      continue;
+    // A part of nothing may begin anywhere.
+    ts::Dim checked = some ? room : room * count.min(count.like(1));
+    ts::CheckOp::create(b, slice.getLoc(), checked.attr(),
+                        ts::ComparePredicate::ge, count.like(0).attr(),
+                        kLeaves);
+  }
+}
+
+void checkSlices(ModuleOp program) {
+  program.walk([](ts::SliceOp slice) {
+    if (isa<func::FuncOp>(slice->getParentOp()))
+      for (unsigned i = 0; i < slice.getSteps().size(); ++i)
+        checkPart(slice, i);
+  });
 }
 
 Status checkProgram(func::FuncOp main, const std::string &where) {
@@ -101,8 +135,7 @@ Status checkProgram(func::FuncOp main, const std::string &where) {
   main->getParentOfType<ModuleOp>().walk(
       [&](ts::SliceOp op) { leaves |= leavesItsInput(op); });
   if (leaves)
-    return userError("a ts.slice reads elements that its input does not have",
-                     where, "starts and steps that stay inside");
+    return userError(kLeaves, where, "starts and steps that stay inside");
   return success();
 }
 

@@ -36,4 +36,8 @@ parseTensorText(CompileState &state, const std::string &path);
 /// or slices known sizes outside of them.
 Status checkProgram(mlir::func::FuncOp main, const std::string &where);
 
+/// Slices whose parts depend on symbols are checked when they run, as front
+/// ends do it.
+void checkSlices(mlir::ModuleOp program);
+
 } // namespace knapper

@@ -244,6 +244,11 @@ static LogicalResult checkInputs(Node &n, const OpRow &row,
     return n.fail("an input is absent", "remove the empty input");
   if (complete)
     return llvm::success();
+  for (int i = 0; i < std::min(given, row.minInputs); ++i)
+    if (node.input(i).empty())
+      return n.fail("its input " + Twine(i) + " is absent, and the first " +
+                        Twine(row.minInputs) + " must be there",
+                    "give every one of them");
   return n.fail("has " + Twine(given) + " inputs where it takes " +
                     Twine(row.minInputs) +
                     (row.maxInputs == anyNumber ? " or more"

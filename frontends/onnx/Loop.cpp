@@ -110,8 +110,9 @@ private:
 
   void beginBody(OnnxBody &body);
   SmallVector<Value> argumentsOf(OnnxBody &body);
-  Fit widen(OnnxBody &body, size_t i, Value value);
-  Fit fit(OnnxBody &body, const Iteration &iteration);
+  Fit beginAs(size_t i, Value first);
+  Fit widen(OnnxBody &body, size_t i, Value &value);
+  Fit fit(OnnxBody &body, Iteration &iteration);
   Value finishBody(OnnxBody &body, const Iteration &iteration);
   LogicalResult scanTypes(OnnxBody &body, const Iteration &iteration,
                           std::optional<Dim> rows);
@@ -156,32 +157,45 @@ SmallVector<Value> LoopBuild::argumentsOf(OnnxBody &body) {
   return arguments;
 }
 
+/// Carried value `i` begins as `first`, made before the loop.
+LoopBuild::Fit LoopBuild::beginAs(size_t i, Value first) {
+  if (!first)
+    return Fit::failed;
+  initial[i] = first;
+  dims[i] = ts::dimsOf(first);
+  varies[i].assign(dims[i].size(), false);
+  return Fit::changed;
+}
+
 /// Carried value `i`, of which an iteration makes `value`: what varies is
 /// noted.
-LoopBuild::Fit LoopBuild::widen(OnnxBody &body, size_t i, Value value) {
-  // A number may begin as [] and go on as [1].
-  if (ts::rankOf(value) != ts::rankOf(initial[i]) &&
-      ts::elementCount(value.getType()).isConstant(1) &&
-      ts::elementCount(initial[i].getType()).isConstant(1))
-    value = n.reshape(value, ts::dimsOf(initial[i]));
-  if (!value)
-    return Fit::failed;
+LoopBuild::Fit LoopBuild::widen(OnnxBody &body, size_t i, Value &value) {
   // The values before the first iteration are never results.
   bool runs = !shape.condition &&
               (!shape.trips || shape.trips->asConstant().value_or(0) > 0);
+  OpBuilder::InsertPoint inside = importer.b.saveInsertionPoint();
+  // A number may begin as [] and go on as [1].
+  if (ts::rankOf(value) != ts::rankOf(initial[i]) &&
+      ts::elementCount(value.getType()).isConstant(1) &&
+      ts::elementCount(initial[i].getType()).isConstant(1)) {
+    if (runs && initial[i] == shape.carried[i]) { // once: the body may swap
+      importer.b.restoreInsertionPoint(before.at);
+      Value first = n.reshape(initial[i], ts::dimsOf(value));
+      importer.b.restoreInsertionPoint(inside);
+      return beginAs(i, first);
+    }
+    value = n.reshape(value, ts::dimsOf(initial[i]));
+    if (!value)
+      return Fit::failed;
+  }
   // What an iteration writes before it reads may begin as anything.
   if (ts::rankOf(value) != ts::rankOf(initial[i]) && runs &&
       body.function.getArgument(i).use_empty() &&
       isKnownOutside(body.function, changing, counter, value)) {
-    OpBuilder::InsertPoint inside = importer.b.saveInsertionPoint();
     importer.b.restoreInsertionPoint(before.at);
-    initial[i] = n.broadcastTo(n.scalarFor(value, 0), ts::dimsOf(value));
+    Value first = n.broadcastTo(n.scalarFor(value, 0), ts::dimsOf(value));
     importer.b.restoreInsertionPoint(inside);
-    if (!initial[i])
-      return Fit::failed;
-    dims[i] = ts::dimsOf(initial[i]);
-    varies[i].assign(dims[i].size(), false);
-    return Fit::changed;
+    return beginAs(i, first);
   }
   if (ts::elementTypeOf(value) != ts::elementTypeOf(initial[i]) ||
       ts::rankOf(value) != ts::rankOf(initial[i])) {
@@ -200,11 +214,11 @@ LoopBuild::Fit LoopBuild::widen(OnnxBody &body, size_t i, Value value) {
 }
 
 /// Whether the body holds what it was built for.
-LoopBuild::Fit LoopBuild::fit(OnnxBody &body, const Iteration &iteration) {
+LoopBuild::Fit LoopBuild::fit(OnnxBody &body, Iteration &iteration) {
   Fit all =
       counters.holds(iteration.carried, counter) ? Fit::same : Fit::changed;
   for (auto [i, value] : llvm::enumerate(iteration.carried)) {
-    Fit one = widen(body, i, value);
+    Fit one = widen(body, i, value); // may bring it to the rank it began with
     if (one == Fit::failed)
       return one;
     if (one == Fit::changed)

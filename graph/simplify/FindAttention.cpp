@@ -284,6 +284,9 @@ static LogicalResult findAttention(DotOp op, PatternRewriter &rewriter) {
   };
   int64_t kk = dot.getRhsContract()[0], vk = matmul.valuesContract;
   ArrayRef<int64_t> kb = dot.getRhsBatch(), vb = matmul.valuesBatch;
+  // No heads are shared by none; the result is as empty without attention.
+  if (dimOf(dot.getRhs(), kb[1]).isConstant(0))
+    return failure();
   Location location = op.getLoc();
   Value query = headsOfQueries(rewriter, dot, dims);
   Value key = makeTranspose(rewriter, location, dot.getRhs(),

@@ -144,3 +144,15 @@ def test_matmuls_of_nothing(m, k, n):
                {"y": (FLOAT, None)}), {"x": x, "w": w, "b": bias})  # fmt: skip
     bytes_ = model([node("MatMulInteger", ["x", "w"], ["y"])], {"x": (2, [m, k])}, {"y": (6, None)}, {"w": w.astype(np.int8)})
     same(bytes_, {"x": x.astype(np.uint8)}, wanted=[np.zeros(at(m, n), np.int32)])
+
+
+@pytest.mark.parametrize("heads", [0, 2])
+def test_attention_without_a_head(heads):
+    """As exporters write it; zero heads are shared by none."""
+    nodes = [node("Transpose", ["k"], ["kt"], perm=[0, 1, 3, 2]), node("MatMul", ["q", "kt"], ["s"]),
+             node("Softmax", ["s"], ["p"], axis=-1), node("MatMul", ["p", "v"], ["y"])]  # fmt: skip
+    made = reads(nodes, {"q": F(2, heads, 4, 8), "k": F(2, heads, "n", 8), "v": F(2, heads, "n", 3)})
+    module = knapper.compile(made, cache=False)
+    for n in (0, 3):
+        q, k, v = (np.zeros(shape, np.float32) for shape in ((2, heads, 4, 8), (2, heads, n, 8), (2, heads, n, 3)))
+        assert np.asarray(module(q=q, k=k, v=v)["y"]).shape == (2, heads, 4, 3)

@@ -123,6 +123,22 @@ def test_slices_stay_inside(start, step):
         text(TEXT.replace("ts.neg %x : tensor<4xf32>", sliced))
 
 
+@pytest.mark.parametrize("start, step, inside, outside", [
+    ("n - 1", -1, (0, 1, 5), ()), ("0", 1, (0, 5), ()), ("n - 4", -1, (0,), (3, 5)), ("3 * n", -1, (0,), (1, 5)),
+    ("n - 4611686018427387904", -4611686018427387904, (0,), (1, 2, 5)), ("n", 1, (0,), (1, 4)), ("0", 2, (0, 1), (2, 5)),
+])  # fmt: skip
+def test_slices_of_symbolic_sizes_stay_inside(start, step, inside, outside):
+    line_of = lambda n: np.arange(n, dtype=np.float32)  # noqa: E731
+    line = 'tensor<?xf32, #ts.dims<"n">>'
+    sliced = f'ts.slice %x [#ts.dim<"{start}">] [{step}] : {line} to {line}'
+    module = text(TEXT.replace("ts.neg %x : tensor<4xf32>", sliced).replace("tensor<4xf32>", line))
+    for n in inside:
+        np.testing.assert_array_equal(module(line_of(n))[0], line_of(n)[::step])
+    for n in outside:
+        with pytest.raises(knapper.UserError, match="its input does not have|overflows"):
+            module(line_of(n))
+
+
 def test_main_has_a_body():
     with pytest.raises(knapper.UserError, match="main has no body"):
         text("func.func private @main(tensor<4xf32>) -> tensor<4xf32>")

@@ -110,3 +110,28 @@ def test_a_distribution_is_of_sorted_ratios():
     assert ratios.geometric_mean([]) == 0
     row = ratios.distribution("sort", [4.0, 0.5, 2.0])
     assert row.split() == "sort 3 median 2.00 5th 0.50 least 0.500 most 4.00".split()
+
+
+def test_gradients_of_narrow_floats_are_as_exact_as_eagers():
+    """Of halves eager rounds too: what is as far from float64 as its own is right, and nothing else."""
+    torch = pytest.importorskip("torch")
+    import torch_ops
+
+    options = SimpleNamespace(backward=True, inference=False)
+    x = torch.linspace(-4, 9, 125, dtype=torch.float16).reshape(5, 5, 5).requires_grad_()
+
+    def call(x):
+        return torch.logcumsumexp(x, 0)
+
+    eager = torch_ops.evaluated(call, [x], [x], options)
+    want = torch_ops.evaluated(call, [x.float()], [x], options)
+    assert torch_ops.as_exact(call, [x], eager, want, options)
+    assert not torch_ops.as_exact(call, [x], [eager[0] + 1], want, options)
+    i1e = torch.special.i1e
+    assert torch_ops.eager_runs(call, [x], options) and not torch_ops.eager_runs(i1e, [x], options)
+
+
+def test_operators_named_after_random_ones_are_compared():
+    torch_ops = pytest.importorskip("torch_ops")
+    assert torch_ops.is_random("normal.in_place") and torch_ops.is_random("rand_like")
+    assert not any(map(torch_ops.is_random, ("nn.functional.normalize", "nn.functional.poisson_nll_loss", "__rand__")))

@@ -194,6 +194,9 @@ CASES = {
     "missing_input": (
         model([node("Add", ["x", ""], ["y"], name="a")]),
         ["'a' (Add)", "inputs where it takes 2"]),
+    "absent_input": (
+        model([node("Add", ["", "x"], ["y"], name="a")]),
+        ["'a' (Add)", "input 0 is absent", "the first 2"]),
     "bad_permutation": (
         model([node("Transpose", ["x"], ["y"], perm=[0, 0], name="t")]),
         ["'t' (Transpose)", "permutation"]),

@@ -106,6 +106,42 @@ def test_a_carried_number_that_is_no_counter():
     check(made, [{"x": random(9), "trips": np.int64(t)} for t in (0, 1, 3)], 1e-5, want)
 
 
+def wobbling(nodes, inputs, initializers=()):
+    """total = total + step, iteration by iteration, by `nodes`."""
+    body = helper.make_graph(
+        [*nodes, node("Identity", ["c"], ["c_next"])], "body",
+        [helper.make_tensor_value_info("t", I64, []), helper.make_tensor_value_info("c", BOOL, []),
+         helper.make_tensor_value_info("total", F32, None)],
+        [helper.make_tensor_value_info("c_next", BOOL, []), helper.make_tensor_value_info("total_next", F32, None)],
+    )  # fmt: skip
+    return model([node("Loop", ["trips", "", "first"], ["y"], body=body)],
+                 {"first": [], "step": [1], **inputs}, initializers=initializers)  # fmt: skip
+
+
+def test_a_carried_number_that_becomes_a_line_of_one():
+    """[] and [1] make [1]. How often the loop runs is known, or data; then the rank is what it begins with."""
+    add = [node("Add", ["total", "step"], ["total_next"])]
+    feed = {"first": np.float32(2), "step": np.float32([3])}
+    check(wobbling(add, {}, {"trips": np.int64(4)}), [feed], 0, lambda _: [np.float32([14])])
+    feeds = [feed | {"trips": np.int64(t)} for t in (0, 1, 4)]
+    check(wobbling(add, {"trips": (I64, [])}), feeds, 0, lambda f: [np.float32(2 + 3 * f["trips"])])
+
+
+def test_a_carried_number_whose_rank_changes_each_iteration():
+    """A body that makes [1] of [] and [] of [1]: one of them is taken, and the import ends."""
+    line = helper.make_graph([node("Add", ["total", "step"], ["a"])], "line", [], [helper.make_tensor_value_info("a", F32, None)])
+    single = helper.make_graph(
+        [node("Add", ["total", "step"], ["s"]), node("Reshape", ["s", "none"], ["b"])], "single", [],
+        [helper.make_tensor_value_info("b", F32, None)],
+    )  # fmt: skip
+    nodes = [node("Shape", ["total"], ["dims"]), node("Size", ["dims"], ["rank"]),
+             node("Cast", ["rank"], ["is_line"], to=BOOL),
+             node("If", ["is_line"], ["total_next"], then_branch=single, else_branch=line)]  # fmt: skip
+    made = wobbling(nodes, {}, {"trips": np.int64(4), "none": np.zeros(0, np.int64)})
+    y = knapper.compile(made, cache=False)(first=np.float32(2), step=np.float32([3]))["y"]
+    assert np.asarray(y).reshape(-1).tolist() == [14]
+
+
 def test_what_a_turn_writes_first_may_begin_as_anything():
     """`made` begins as a number, is never read, and ends as a matrix."""
     body = helper.make_graph(

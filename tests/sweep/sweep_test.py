@@ -108,6 +108,26 @@ def test_errors_of_chance_are_drawn_again_and_others_count():
     assert not check.decide(chance, lambda n: wrong if n == 4 else right).right
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_errors_of_few_elements_are_judged_over_draws(dtype):
+    """A sum that cancels in the first draw; ours is off by as much as torch's on average, or always by sixty times as much."""
+    noise = 3 * torch.finfo(dtype).eps
+
+    def verdict(number: int, factor: float, offset: float) -> check.Verdict:
+        def again(n: int) -> check.Verdict:
+            generator = torch.Generator().manual_seed(100 * number + n)
+            wanted, ours, theirs = torch.randn(3, 1, generator=generator, dtype=torch.float64)
+            wanted = wanted if n else 1e-3 * wanted
+            eager = (wanted + noise * theirs).to(dtype)
+            return check.judge(wanted + factor * noise * ours + offset, eager, wanted, built, [])
+
+        return check.decide(again(0), again)
+
+    built = cases.Built(torch.nn.Identity(), [], None)
+    assert all(verdict(number, 1, 0).right for number in range(300))
+    assert not any(verdict(number, 0, 60 * noise).right for number in range(50))
+
+
 def test_modules_with_named_sizes_are_judged_at_others(tmp_path):
     pytest.importorskip("onnxruntime")
     limits = dataclasses.replace(cases.CPU, blocks=1.0, dynamo=0.0, dtypes=("f32",), elements=1 << 14)
