@@ -10,6 +10,7 @@
 #include <fstream>
 #include <future>
 #include <gtest/gtest.h>
+#include <malloc.h>
 #include <sys/resource.h>
 #include <thread>
 #include <unistd.h>
@@ -204,9 +205,17 @@ TEST(GrammarCompiler, SaysWhatIsWrong) {
             std::string::npos);
 }
 
+/// Takes minutes and much memory.
+std::string explodingGrammar() {
+  std::string text = "root ::= ";
+  for (int i = 0; i < 3000; ++i)
+    text += (i ? " | \"" : "\"") + std::to_string(i * 7919) + "\" [a-z]{1," +
+            std::to_string(i + 2) + "}";
+  return text;
+}
+
 TEST(GrammarCompiler, BoundsTimeAndMemory) {
-  const char *exploding =
-      R"(root ::= (((("a" | "b" | "ab" | "ba"){0,99}){0,99}){0,99}){0,99})";
+  const std::string exploding = explodingGrammar();
   GrammarLimits limits;
   limits.seconds = 0.02;
   auto quick = started(bytesAnd({}), limits);
@@ -240,6 +249,38 @@ TEST(GrammarCompiler, KeepsWhatItCompiled) {
   ASSERT_TRUE(first && second && other);
   EXPECT_EQ(*first, *second);
   EXPECT_NE(*first, *other);
+}
+
+/// What is kept counts as the heap does, so that `cacheBytes` bounds it: of 300
+/// schemas the cache holds few, and the process no more than that.
+TEST(GrammarCompiler, KeepsNoMoreThanItIsAllowed) {
+  GrammarLimits limits;
+  limits.cacheBytes = 2 << 20;
+  auto compiler = started(bytesAnd({}), limits);
+  ASSERT_TRUE(compiler);
+  auto spec = [](int i) {
+    std::string name = "field" + std::to_string(i);
+    return GrammarSpec{GrammarKind::schema,
+                       R"({"type": "object", "properties": {")" + name +
+                           R"(": {"type": "string", "minLength": )" +
+                           std::to_string(i % 7) + R"(}, "b": {"enum": [")" +
+                           name + R"(", "x"]}}, "required": [")" + name +
+                           R"("]})"};
+  };
+  auto inUse = [] { return mallinfo2().uordblks; };
+  constexpr int before = 20, all = 300;
+  for (int i = 0; i < before; ++i)
+    ASSERT_TRUE(compile(*compiler, spec(i)));
+  size_t held = inUse();
+  int kept = 0;
+  for (int i = before; i < all; ++i)
+    ASSERT_TRUE(compile(*compiler, spec(i)));
+  for (int i = 0; i < all; ++i)
+    kept += compiler->find(spec(i)) != nullptr;
+  EXPECT_GE(kept, 10);
+  EXPECT_LT(kept, all);
+  EXPECT_LT(inUse(), held + limits.cacheBytes + limits.cacheBytes / 2)
+      << kept << " are kept";
 }
 
 /// Processes that a process started and that run.

@@ -5,7 +5,8 @@
 
 Bodies are drawn from /openapi.json (fields that are allowed, and values that are not), damaged bytes, NULs, deep JSON; and what stands around them:
 half bodies, wrong lengths, two lengths, chunks, header lines without end, two requests in one. Without --model the null engine answers. The server must not
-end, an answer must come within a minute, and 5xx but 503 is a failure. --state keeps the count of requests that are done.
+end, an answer must come within a minute, and 5xx but 503 is a failure, as are 16 MiB more of memory than at the 2,000th request:
+compiled grammars, which the server keeps, are bounded by --grammar-cache, 1 MiB here. --state keeps the count of requests that are done.
 """
 
 from __future__ import annotations
@@ -262,12 +263,14 @@ def main() -> int:
     own, flags = split(sys.argv[1:])
     arguments = parser.parse_args(own)
     done = int(arguments.state.read_text()) if arguments.state and arguments.state.exists() else 0
-    server = Server(arguments.folder, "--quiet", *flags, null=not arguments.model)
+    server = Server(arguments.folder, "--quiet", "--grammar-cache", "1", *flags, null=not arguments.model)
     fuzz, start = Fuzz(server, done, arguments.seed), time.monotonic()
     fuzz.run(start + arguments.seconds, arguments.clients, arguments.witnesses, arguments.state, arguments.requests)
     grown = rss(server) - fuzz.early if fuzz.early and server.process.poll() is None else 0
     if code := server.stop():
         fuzz.problems.append(f"the server ended with {code}: {server.log[-500:]}")
+    if grown > 16 << 20:
+        fuzz.problems.append(f"memory grew by {grown >> 20} MiB")
     print(f"{fuzz.done - done} requests in {time.monotonic() - start:.1f} s, {fuzz.witnessed} witnesses, statuses (0: none) {dict(sorted(fuzz.statuses.items()))}, memory grew by {grown / (1 << 20):.1f} MiB since the 2,000th")
     for problem in fuzz.problems[:10]:
         print(problem)
