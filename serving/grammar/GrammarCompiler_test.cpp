@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <csignal>
+#include <cstring>
 #include <ctime>
 #include <filesystem>
 #include <fstream>
@@ -448,6 +449,19 @@ TEST(GrammarCompiler, GrammarsShareMasks) {
   ASSERT_TRUE(bytes);
   for (size_t size = 0; size < bytes->size(); ++size)
     EXPECT_FALSE((*library)->load(bytes->substr(0, size), 1)) << size;
+  // Behind the text's bytes (their number comes first) and the number of rules
+  // is where the first rule begins and how many ends it has.
+  uint64_t length = 0, rules = 0;
+  memcpy(&length, bytes->data(), sizeof(length));
+  size_t views = sizeof(length) + length;
+  memcpy(&rules, bytes->data() + views, sizeof(rules));
+  ASSERT_GT(rules, 0u);
+  EXPECT_TRUE((*library)->load(*bytes, 1));
+  for (size_t at = views; at < views + sizeof(rules) + 12; ++at) {
+    std::string wrong = *bytes;
+    wrong[at] = '\x7f';
+    EXPECT_FALSE((*library)->load(wrong, 1)) << at - views;
+  }
 }
 
 /// Takes the calling thread off its core for 20 ms.
