@@ -239,6 +239,22 @@ def test_many_requests_in_one_connection(server):
     assert statuses(answer) == [200] * 50 + [400]
 
 
+@pytest.mark.parametrize("body", [lambda n: {"messages": [{"role": "user", "content": "x"}] * n}, lambda n: {"messages": [{"role": "user", "content": [{"type": "text", "text": "x"}] * n}]},
+                                  lambda n: {"messages": [], "x": [[]] * n}], ids=["messages", "parts", "lists"])  # fmt: skip
+def test_long_lists_take_time_in_proportion(server, body):
+    """Of eight times as many entries not 64 times as long; the best of two."""
+
+    def seconds(count):
+        def once():
+            began = time.monotonic()
+            assert call(server, "POST", "/v1/chat/completions", body(count) | {"max_tokens": 1})[0] in (200, 400)
+            return time.monotonic() - began
+
+        return min(once(), once())
+
+    assert seconds(16_000) < 24 * max(seconds(2_000), 0.02)
+
+
 def test_half_bodies_hold_nothing(server):
     """A thousand connections that say they will send a lot."""
     before, held = rss(server), []
