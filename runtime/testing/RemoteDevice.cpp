@@ -123,6 +123,10 @@ public:
       if (buffer && memory->left(buffer) < 0)
         return deviceError("a kernel was given an address of the host");
     own.work.push_back([this, c, buffers, symbols] {
+      if (faults->failsLaunch()) {
+        *c.status = kernelIndexOutOfRange;
+        return;
+      }
       KernelContext context{scratch.data(), c.status, 0, 1};
       reinterpret_cast<KernelFn>(const_cast<void *>(c.kernel.handle))(
           buffers.data(), symbols.data(), &context, 0, c.grid);
@@ -295,6 +299,19 @@ Status RemoteFaults::refuse(uint64_t bytes) {
   ++refused;
   return deviceError("has no " + std::to_string(bytes) + " bytes",
                      "the remote device", "a smaller batch");
+}
+
+bool RemoteFaults::failsLaunch() {
+  ++launches;
+  if (soundLaunches < 0)
+    return false;
+  if (soundLaunches > 0) {
+    --soundLaunches;
+    return false;
+  }
+  if (--failingLaunches <= 0)
+    soundLaunches = -1;
+  return true;
 }
 
 std::shared_ptr<Device> remoteDevice(std::shared_ptr<RemoteFaults> faults) {

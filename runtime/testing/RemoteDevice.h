@@ -36,7 +36,15 @@ struct RemoteFaults {
   /// What the device says is free; 0: nothing.
   std::atomic<uint64_t> freeBytes = 0;
 
+  /// So many launches still run; those behind them, `failingLaunches`, compute
+  /// nothing and report an index out of range. -1: all run.
+  std::atomic<int64_t> soundLaunches = -1;
+  std::atomic<int64_t> failingLaunches = 1;
+  std::atomic<uint64_t> launches = 0; ///< that ran or failed
+
   Status refuse(uint64_t bytes);
+  /// Whether the launch that comes now is one that fails.
+  bool failsLaunch();
 };
 
 /// Runs the CPU's code ("cpu" targets), late: commands are kept until something

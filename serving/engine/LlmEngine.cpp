@@ -325,6 +325,12 @@ void LlmEngine::failStep(Error error) {
   }
 }
 
+bool LlmEngine::leaveStep() {
+  for (const Part &part : std::exchange(current.parts, {}))
+    counters.discardedTokens += static_cast<uint64_t>(part.tokens);
+  return true;
+}
+
 void LlmEngine::abandonSteps() {
   while (cache.blocks().stepIsRunning())
     (void)waitForStep();
@@ -360,6 +366,8 @@ bool LlmEngine::step() {
   if (runner->isAsynchronous())
     whileItRuns();
   if (Status status = waitForStep(); !status) {
+    if (runner->drawsFailed())
+      return leaveStep();
     failStep(status.takeError());
     return true;
   }

@@ -99,6 +99,9 @@ private:
   /// Waits for `current`.
   Status waitForStep();
   void failStep(Error error);
+  /// Where the step's tokens may have been none: its sequences are computed
+  /// again, with the host's draws, and whatever fails then has another reason.
+  bool leaveStep();
   /// Waits for what the device has, of which nothing counts.
   void abandonSteps();
   /// What is left to do while the device computes.

@@ -38,6 +38,8 @@ void LlmEngine::beginDraws() {
 }
 
 void LlmEngine::readDraws() {
+  if (runner->drawsFailed())
+    return; // they are drawn from the rows
   for (Part &part : current.parts) {
     if (part.draw < 0)
       continue;

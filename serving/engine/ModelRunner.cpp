@@ -306,9 +306,26 @@ Status ModelRunner::queueStep(const StepBatch &batch, bool draws) {
 Status ModelRunner::wait() {
   if (!steps)
     return success();
+  drawsAreNone = false;
   TRY(steps->wait());
-  TRY(module->checkStreams());
-  return streamSampler ? streamSampler->check() : success();
+  Status computed = module->checkStreams();
+  if (streamSampler)
+    if (Status drawn = streamSampler->check(); !drawn)
+      distrustDraws(drawn.error());
+  if (distrusted > 0) {
+    --distrusted;
+    drawsAreNone = true;
+  }
+  return computed;
+}
+
+/// A status does not say which step's draws it is of, and the step behind may
+/// have begun: the draws of all that were submitted are none.
+void ModelRunner::distrustDraws(const Error &error) {
+  distrusted = steps->pending() + 1;
+  if (!std::exchange(failedInStream, true))
+    log(LogLevel::warning,
+        cat("the device draws no tokens behind its steps: ", error.message()));
 }
 
 Status ModelRunner::fetch(std::span<const int64_t> rows) {

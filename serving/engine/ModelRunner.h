@@ -67,6 +67,11 @@ public:
   Status submit(const StepBatch &batch);
   Status wait();
   bool isAsynchronous() const { return steps != nullptr; }
+  /// Of the step that was waited for last: its sampler, or that of the step
+  /// before, has failed. What the device drew counts for nothing then; logits,
+  /// best tokens and the rows to draw from are sound if `wait` was. If it was
+  /// not, the reason may be a token that was none.
+  bool drawsFailed() const { return drawsAreNone; }
   /// How long the device waited for the last step, where it knows.
   std::optional<uint64_t> gapNanoseconds() const {
     return steps ? steps->gapNanoseconds() : std::nullopt;
@@ -104,7 +109,7 @@ public:
   RowSummary drawSummary(size_t draw) const {
     return streamSampler->summary(draw, *steps);
   }
-  int32_t drawnToken(size_t draw) const {
+  int64_t drawnToken(size_t draw) const {
     return streamSampler->token(draw, *steps);
   }
   Expected<std::span<float>> drawnRow(size_t draw);
@@ -142,6 +147,10 @@ private:
   std::unique_ptr<StreamSampler> streamSampler; ///< before what it refers to
   bool samplerFailed = false;  ///< in the submission that is tried
   bool failedInStream = false; ///< in one, and is not asked again
+  void distrustDraws(const Error &error);
+  /// Steps to be waited for, the next one included, whose draws are none.
+  uint64_t distrusted = 0;
+  bool drawsAreNone = false; ///< of the step that was waited for last
   std::unique_ptr<DeviceBuffer> pools, deviceLogits;
   std::unique_ptr<DeviceQueue> queue; ///< that fetches logits
   std::unique_ptr<StepQueue> steps;   ///< null: a step runs in its submission

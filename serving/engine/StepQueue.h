@@ -61,6 +61,8 @@ public:
   Status finish();
   /// Waits for the oldest step that nobody has waited for.
   Status wait();
+  /// Steps that were submitted and not waited for.
+  uint64_t pending() const { return submitted - waited; }
   /// Of the last step that was waited for.
   int64_t bestToken(size_t row) const;
   float bestLogprob(size_t row) const;

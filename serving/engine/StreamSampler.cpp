@@ -208,10 +208,10 @@ RowSummary StreamSampler::summary(size_t draw, const StepQueue &steps) const {
   return row;
 }
 
-int32_t StreamSampler::token(size_t draw, const StepQueue &steps) const {
+int64_t StreamSampler::token(size_t draw, const StepQueue &steps) const {
   const auto *tokens =
       reinterpret_cast<const int64_t *>(groupOf(draw, steps) + layout.tokens);
-  return static_cast<int32_t>(tokens[draw % kTogether]);
+  return tokens[draw % kTogether];
 }
 
 const float *StreamSampler::keptRow(size_t draw, const StepQueue &steps) const {

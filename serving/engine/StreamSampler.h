@@ -55,9 +55,10 @@ public:
 
   /// Of the step that was waited for last.
   RowSummary summary(size_t draw, const StepQueue &steps) const;
-  int32_t token(size_t draw, const StepQueue &steps) const;
+  int64_t token(size_t draw, const StepQueue &steps) const;
   /// Where the device has the row that it drew from.
   const float *keptRow(size_t draw, const StepQueue &steps) const;
+  /// Of draws of any step that was submitted.
   Status check() { return program->checkStreams(); }
 
 private:

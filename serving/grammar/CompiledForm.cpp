@@ -1,7 +1,10 @@
 #include "serving/grammar/CompiledForm.h"
 
 #include "compiled_grammar_impl.h"
+#include "fsm.h"
+#include "grammar_impl.h"
 
+#include <algorithm>
 #include <cstring>
 #include <stdexcept>
 #include <xgrammar/xgrammar.h>
@@ -160,8 +163,61 @@ size_t MaskPool::bytes() const {
   return held;
 }
 
+/// The automata of rules are views of one, which the library writes and reads
+/// once for each rule. Here they are written as views, and taken from the
+/// grammar; none where some are not.
+static std::string takeViews(xgrammar::Grammar::Impl &grammar) {
+  std::string bytes;
+  for (const auto &rule : grammar.per_rule_fsms) {
+    if (!grammar.optimized || !rule || rule->GetFsm().GetFsm().IsNull() ||
+        rule->GetFsm().GetFsm().ImplPtr() != grammar.complete_fsm.ImplPtr())
+      return {};
+    put(bytes, static_cast<int32_t>(rule->GetFsm().GetStart()));
+    put(bytes, rule->GetFsm().GetEnds());
+    put(bytes, static_cast<int32_t>(rule->GetEdgeNum()));
+    put(bytes, static_cast<int32_t>(rule->GetNodeNum()));
+  }
+  grammar.per_rule_fsms.clear();
+  grammar.optimized = false; // as the library expects of one without them
+  return bytes;
+}
+
+static void setViews(FormReader &reader, xgrammar::Grammar::Impl &grammar) {
+  auto count = reader.number<uint64_t>();
+  if (count == 0)
+    return;
+  if (count != static_cast<uint64_t>(grammar.NumRules()) ||
+      grammar.complete_fsm.IsNull())
+    damaged();
+  int32_t states = grammar.complete_fsm.NumStates();
+  auto known = [&](int32_t state) {
+    if (state < 0 || state >= states)
+      damaged();
+    return state;
+  };
+  for (; count > 0; --count) {
+    auto start = known(reader.number<int32_t>());
+    std::vector<int32_t> ends = reader.list();
+    std::for_each(ends.begin(), ends.end(), known);
+    auto edges = reader.number<int32_t>(), nodes = reader.number<int32_t>();
+    grammar.per_rule_fsms.emplace_back(xgrammar::CompactFSMWithStartEndWithSize(
+        xgrammar::CompactFSMWithStartEnd(grammar.complete_fsm, start,
+                                         std::move(ends)),
+        edges, nodes));
+  }
+  grammar.optimized = true;
+}
+
 std::string writeCompiled(const xgrammar::CompiledGrammar &grammar) {
-  std::string text = grammar.SerializeJSON(), masks, states, bytes;
+  auto whole =
+      std::make_shared<xgrammar::CompiledGrammar::Impl>(*grammar.ImplPtr());
+  auto rules =
+      std::make_shared<xgrammar::Grammar::Impl>(*grammar->grammar.ImplPtr());
+  uint64_t count = rules->per_rule_fsms.size();
+  std::string views = takeViews(*rules);
+  whole->grammar = xgrammar::Grammar(rules);
+  std::string text = xgrammar::CompiledGrammar(whole).SerializeJSON(), masks,
+              states, bytes;
   std::unordered_map<std::string, uint32_t> places;
   for (const auto &[state, mask] : grammar->adaptive_token_mask_cache) {
     std::string own = bytesOf(*mask);
@@ -176,6 +232,8 @@ std::string writeCompiled(const xgrammar::CompiledGrammar &grammar) {
   }
   put(bytes, static_cast<uint64_t>(text.size()));
   bytes += text;
+  put(bytes, views.empty() ? 0 : count);
+  bytes += views;
   put(bytes, static_cast<uint64_t>(places.size()));
   bytes += masks;
   put(bytes, static_cast<uint64_t>(grammar->adaptive_token_mask_cache.size()));
@@ -192,6 +250,7 @@ xgrammar::CompiledGrammar readCompiled(std::string_view bytes,
   auto *grammar = std::get_if<xgrammar::CompiledGrammar>(&read);
   if (!grammar)
     damaged();
+  setViews(reader, *(*grammar)->grammar.ImplPtr());
   std::vector<std::shared_ptr<const AdaptiveTokenMask>> masks;
   for (auto left = reader.number<uint64_t>(); left > 0; --left) {
     std::string_view own = reader.take(reader.number<uint64_t>());

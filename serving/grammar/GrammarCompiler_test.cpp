@@ -5,11 +5,13 @@
 
 #include <atomic>
 #include <csignal>
+#include <cstring>
 #include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <future>
 #include <gtest/gtest.h>
+#include <malloc.h>
 #include <sys/resource.h>
 #include <thread>
 #include <unistd.h>
@@ -204,9 +206,17 @@ TEST(GrammarCompiler, SaysWhatIsWrong) {
             std::string::npos);
 }
 
+/// Takes minutes and much memory.
+std::string explodingGrammar() {
+  std::string text = "root ::= ";
+  for (int i = 0; i < 3000; ++i)
+    text += (i ? " | \"" : "\"") + std::to_string(i * 7919) + "\" [a-z]{1," +
+            std::to_string(i + 2) + "}";
+  return text;
+}
+
 TEST(GrammarCompiler, BoundsTimeAndMemory) {
-  const char *exploding =
-      R"(root ::= (((("a" | "b" | "ab" | "ba"){0,99}){0,99}){0,99}){0,99})";
+  const std::string exploding = explodingGrammar();
   GrammarLimits limits;
   limits.seconds = 0.02;
   auto quick = started(bytesAnd({}), limits);
@@ -240,6 +250,38 @@ TEST(GrammarCompiler, KeepsWhatItCompiled) {
   ASSERT_TRUE(first && second && other);
   EXPECT_EQ(*first, *second);
   EXPECT_NE(*first, *other);
+}
+
+/// What is kept counts as the heap does, so that `cacheBytes` bounds it: of 300
+/// schemas the cache holds few, and the process no more than that.
+TEST(GrammarCompiler, KeepsNoMoreThanItIsAllowed) {
+  GrammarLimits limits;
+  limits.cacheBytes = 2 << 20;
+  auto compiler = started(bytesAnd({}), limits);
+  ASSERT_TRUE(compiler);
+  auto spec = [](int i) {
+    std::string name = "field" + std::to_string(i);
+    return GrammarSpec{GrammarKind::schema,
+                       R"({"type": "object", "properties": {")" + name +
+                           R"(": {"type": "string", "minLength": )" +
+                           std::to_string(i % 7) + R"(}, "b": {"enum": [")" +
+                           name + R"(", "x"]}}, "required": [")" + name +
+                           R"("]})"};
+  };
+  auto inUse = [] { return mallinfo2().uordblks; };
+  constexpr int before = 20, all = 300;
+  for (int i = 0; i < before; ++i)
+    ASSERT_TRUE(compile(*compiler, spec(i)));
+  size_t held = inUse();
+  int kept = 0;
+  for (int i = before; i < all; ++i)
+    ASSERT_TRUE(compile(*compiler, spec(i)));
+  for (int i = 0; i < all; ++i)
+    kept += compiler->find(spec(i)) != nullptr;
+  EXPECT_GE(kept, 10);
+  EXPECT_LT(kept, all);
+  EXPECT_LT(inUse(), held + limits.cacheBytes + limits.cacheBytes / 2)
+      << kept << " are kept";
 }
 
 /// Processes that a process started and that run.
@@ -407,6 +449,19 @@ TEST(GrammarCompiler, GrammarsShareMasks) {
   ASSERT_TRUE(bytes);
   for (size_t size = 0; size < bytes->size(); ++size)
     EXPECT_FALSE((*library)->load(bytes->substr(0, size), 1)) << size;
+  // Behind the text's bytes (their number comes first) and the number of rules
+  // is where the first rule begins and how many ends it has.
+  uint64_t length = 0, rules = 0;
+  memcpy(&length, bytes->data(), sizeof(length));
+  size_t views = sizeof(length) + length;
+  memcpy(&rules, bytes->data() + views, sizeof(rules));
+  ASSERT_GT(rules, 0u);
+  EXPECT_TRUE((*library)->load(*bytes, 1));
+  for (size_t at = views; at < views + sizeof(rules) + 12; ++at) {
+    std::string wrong = *bytes;
+    wrong[at] = '\x7f';
+    EXPECT_FALSE((*library)->load(wrong, 1)) << at - views;
+  }
 }
 
 /// Takes the calling thread off its core for 20 ms.

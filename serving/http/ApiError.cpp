@@ -12,16 +12,31 @@ std::string ApiError::type() const {
                          : "invalid_request_error";
 }
 
+/// What repeats a request is as long as its client likes. Of a long text the
+/// beginning and the end, in whole characters.
+static std::string shortened(const std::string &text) {
+  constexpr size_t most = 1024, atEnd = 256;
+  if (text.size() <= most)
+    return text;
+  auto isInside = [&](size_t at) { return (text[at] & 0xc0) == 0x80; };
+  size_t first = most - atEnd, last = text.size() - atEnd;
+  while (first > 0 && isInside(first))
+    --first;
+  while (last < text.size() && isInside(last))
+    ++last;
+  return text.substr(0, first) + " ... " + text.substr(last);
+}
+
 std::string ApiError::json() const {
   JsonWriter writer;
   writer.beginObject().key("error").beginObject();
-  writer.field("message", message).field("type", type());
+  writer.field("message", shortened(message)).field("type", type());
   for (auto [key, text] :
        {std::pair("param", &param), std::pair("code", &code)})
     if (text->empty())
       writer.key(key).null();
     else
-      writer.field(key, *text);
+      writer.field(key, shortened(*text));
   return writer.endObject().endObject().take();
 }
 

@@ -77,6 +77,22 @@ bool ApiService::hostAllowed(const HttpRequest &request) const {
                    name) != options.allowedHosts.end();
 }
 
+/// What stands behind "Bearer", in any case; nothing in another scheme.
+static std::string_view keyOf(std::string_view authorization) {
+  constexpr std::string_view scheme = "bearer ";
+  if (authorization.size() < scheme.size() ||
+      !std::equal(scheme.begin(), scheme.end(), authorization.begin(),
+                  [](char known, char given) {
+                    return given == known || (given >= 'A' && given <= 'Z' &&
+                                              given - 'A' + 'a' == known);
+                  }))
+    return {};
+  authorization.remove_prefix(scheme.size());
+  while (authorization.starts_with(' '))
+    authorization.remove_prefix(1);
+  return authorization;
+}
+
 /// Takes as long for a wrong key as for the right one.
 static bool equalKeys(std::string_view a, std::string_view b) {
   size_t different = a.size() ^ b.size();
@@ -104,8 +120,7 @@ bool ApiService::admits(const Exchange &exchange, const Route &route) {
     return false;
   }
   if (route.guarded && !options.apiKeys.empty()) {
-    std::string_view given = request.authorization;
-    given.remove_prefix(given.starts_with("Bearer ") ? 7 : given.size());
+    std::string_view given = keyOf(request.authorization);
     bool known = false;
     for (const std::string &key : options.apiKeys)
       known |= equalKeys(given, key);

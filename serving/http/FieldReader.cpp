@@ -24,32 +24,64 @@ std::string_view nearestName(std::string_view name,
   return nearest;
 }
 
+namespace {
+
+/// Stops where the text has more levels or names than are taken. A callback of
+/// `Json::parse` could say so too, but then each end of an object in a list
+/// looks at all that are in the list.
+class BoundedParser : public nlohmann::detail::json_sax_dom_parser<Json> {
+  using Base = nlohmann::detail::json_sax_dom_parser<Json>;
+  // An object that keeps its order finds a name by looking at all of them.
+  static constexpr size_t mostDepth = 64, mostNames = 1024,
+                          mostNamesInAll = 100000;
+
+public:
+  explicit BoundedParser(Json &root) : Base(root, true) {}
+
+  bool start_object(size_t size) { return opens() && Base::start_object(size); }
+  bool start_array(size_t size) { return opens() && Base::start_array(size); }
+  bool end_object() {
+    names.pop_back();
+    return Base::end_object();
+  }
+  bool end_array() {
+    names.pop_back();
+    return Base::end_array();
+  }
+  bool key(std::string &name) {
+    many |= ++names.back() > mostNames || ++all > mostNamesInAll;
+    return !many && Base::key(name);
+  }
+
+  bool deep = false, many = false;
+
+private:
+  bool opens() {
+    deep |= names.size() >= mostDepth;
+    names.push_back(0);
+    return !deep;
+  }
+
+  std::vector<size_t> names; ///< of each object or list that is open
+  size_t all = 0;
+};
+
+} // namespace
+
 std::optional<Json> parseBody(const std::string &body, ApiError &error) {
   auto fail = [&](std::string message, const char *code) {
     error.message = std::move(message);
     error.code = code;
     return std::nullopt;
   };
-  // An object that keeps its order finds a name by looking at all of them.
-  constexpr size_t mostDepth = 64, mostNames = 1024, mostNamesInAll = 100000;
-  std::vector<size_t> names;
-  size_t all = 0;
-  bool deep = false, many = false;
+  Json json;
+  BoundedParser parser(json);
+  const bool &deep = parser.deep, &many = parser.many;
   // The parser takes one for the end of the text.
   if (body.find('\0') != std::string::npos)
     return fail("the body is not JSON: it holds a zero byte", "invalid_json");
   try {
-    Json json =
-        Json::parse(body, [&](int depth, Json::parse_event_t event, Json &) {
-          deep |= static_cast<size_t>(depth) > mostDepth;
-          if (event == Json::parse_event_t::object_start)
-            names.push_back(0);
-          else if (event == Json::parse_event_t::object_end)
-            names.pop_back();
-          else if (event == Json::parse_event_t::key)
-            many |= ++names.back() > mostNames || ++all > mostNamesInAll;
-          return !deep && !many;
-        });
+    Json::sax_parse(body, &parser);
     if (!deep && !many && !json.is_object())
       return fail("the body is not a JSON object", "invalid_json");
     if (!deep && !many)

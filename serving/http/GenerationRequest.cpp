@@ -6,6 +6,7 @@
 #include "serving/sampling/SamplingBounds.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 
 namespace knapper::serving {
@@ -319,18 +320,20 @@ void readSampling(FieldReader &fields, const RequestContext &context,
     if (!bias->is_object())
       return fields.fail("logit_bias", "must be an object of tokens");
     for (auto it = bias->begin(); it != bias->end(); ++it) {
-      char *end = nullptr;
-      long id = strtol(it.key().c_str(), &end, 10);
+      const std::string &key = it.key();
+      const char *last = key.data() + key.size();
+      int32_t id = -1;
+      auto [end, problem] = std::from_chars(key.data(), last, id);
       constexpr const SamplingBound &bound = samplingBound("logit_bias");
       double value = it.value().is_number() ? it.value().get<double>() : NAN;
-      if (it.key().empty() || *end || id < 0 ||
+      if (problem != std::errc() || end != last || id < 0 ||
           id >= context.limits.vocabulary || !bound.holds(value))
         return fields.fail("logit_bias",
                            "must map tokens (0 to " +
                                std::to_string(context.limits.vocabulary - 1) +
                                ") to numbers of " +
                                rangeText(bound.least, bound.most));
-      sampling.bias[static_cast<int32_t>(id)] = static_cast<float>(value);
+      sampling.bias[id] = static_cast<float>(value);
     }
   }
 }

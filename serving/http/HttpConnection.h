@@ -7,6 +7,7 @@
 #pragma once
 
 #include "serving/http/HttpServer.h"
+#include "serving/http/RefusedHeader.h"
 
 #include <array>
 #include <atomic>
@@ -26,6 +27,7 @@
 #include <deque>
 #include <mutex>
 #include <optional>
+#include <poll.h>
 #include <span>
 #include <sys/socket.h>
 #include <thread>
@@ -85,7 +87,9 @@ public:
   Connection(tcp::socket socket, const Strand &strand,
              std::shared_ptr<ServerState> state, size_t number)
       : stream(std::move(socket)), strand(strand), state(std::move(state)),
-        inbox(*this->state->inboxes[number % this->state->inboxes.size()]) {
+        inbox(*this->state->inboxes[number % this->state->inboxes.size()]),
+        // The largest line of a body's chunks, beside what is read at once.
+        buffer(this->state->options.largestHeader + (64 << 10)) {
     ++this->state->connections;
   }
   ~Connection() override { --state->connections; }
@@ -217,6 +221,10 @@ private:
     }
     keepAlive = parser->keep_alive() && !state->closing;
     chunked = parser->get().version() >= 11;
+    if (auto refused = refusedHeader(parser->get().base())) {
+      refuse(*refused);
+      return;
+    }
     if (beast::iequals(parser->get()[http::field::expect], "100-continue") &&
         chunked) {
       auto text =
@@ -297,8 +305,6 @@ private:
       close();
       return;
     }
-    keepAlive = false;
-    lingers = true;
     std::string what =
         status == 413
             ? "the body is larger than " +
@@ -307,14 +313,20 @@ private:
             ? "the header is larger than " +
                   std::to_string(state->options.largestHeader) + " bytes"
             : "this is no HTTP request: " + error.message();
-    respond(status, "application/json",
-            "{\"error\":{\"message\":\"" + what +
+    refuse({status,
+            status == 413   ? "body_too_large"
+            : status == 431 ? "header_too_large"
+                            : "bad_http",
+            std::move(what)});
+  }
+  void refuse(const RefusedRequest &refused) {
+    keepAlive = false;
+    lingers = true;
+    respond(refused.status, "application/json",
+            "{\"error\":{\"message\":\"" + refused.what +
                 "\",\"type\":\"invalid_request_error\",\"param\":null,"
                 "\"code\":\"" +
-                (status == 413   ? "body_too_large"
-                 : status == 431 ? "header_too_large"
-                                 : "bad_http") +
-                "\"}}",
+                refused.code + "\"}}",
             {});
   }
 
@@ -328,13 +340,27 @@ private:
       char byte;
       ssize_t got = recv(self->stream.socket().native_handle(), &byte, 1,
                          MSG_PEEK | MSG_DONTWAIT);
-      // Its next request may be there already: then nobody watches.
       if (got > 0)
-        return;
-      if (got < 0 && (errno == EAGAIN || errno == EINTR))
+        self->look(request);
+      else if (got < 0 && (errno == EAGAIN || errno == EINTR))
         self->watch();
       else
         self->close();
+    });
+  }
+
+  /// Its next request is there already, and says nothing of a client that has
+  /// gone behind it: looked for now and then.
+  void look(uint64_t request) {
+    patience.expires_after(std::chrono::milliseconds(500));
+    patience.async_wait([self = self(), request](ErrorCode error) {
+      if (error || !self->open || !self->handling || request != self->served)
+        return;
+      pollfd asked{self->stream.socket().native_handle(), POLLRDHUP, 0};
+      if (poll(&asked, 1, 0) > 0)
+        self->close();
+      else
+        self->look(request);
     });
   }
 
@@ -423,6 +449,7 @@ private:
 
   void finish() {
     handling = false;
+    patience.cancel();
     onClosed = nullptr;
     writing.shrink_to_fit();
     waiting.shrink_to_fit();
@@ -457,6 +484,7 @@ private:
     if (!open)
       return;
     open = false;
+    patience.cancel();
     ErrorCode ignored;
     stream.socket().shutdown(tcp::socket::shutdown_both, ignored);
     stream.socket().close(ignored);
@@ -475,6 +503,7 @@ private:
   bool briefWaits = false;                    ///< the inbox has this connection
   std::vector<std::function<void()>> running; ///< of the strand
   beast::flat_buffer buffer;
+  asio::steady_timer patience{strand};
   std::optional<http::request_parser<http::string_body>> parser;
   HttpRequest current;
   std::string writing, waiting; ///< `writing` is Asio's while `busy`

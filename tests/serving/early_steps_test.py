@@ -282,3 +282,39 @@ def test_the_pool_leaves_room_for_rows_that_are_drawn_from(models):
     total = [models("llama").run([greedy(1)], draw_in_stream=draws, **options)["statistics"]["total"] for draws in (False, True)]
     # One block more is nobody's.
     assert total == [free // 4 // BLOCK, (free - rows) // 4 // BLOCK]
+
+
+def test_a_kernel_of_the_sampler_that_fails_ends_no_request(models):
+    """Each seventh launch once: one of the model's program ends its step's requests and no others, one of the sampler's nobody; tokens are right."""
+    model = models("llama")
+    many = sampled(6, max_tokens=12)
+    options = dict(remote=True, kv_memory=400 * BLOCK, prefix_cache=False, together=True)
+    calm = model.run([many, many], **options)
+    right = [answer["tokens"] for answer in calm["groups"][0]]
+    begin, end = (after["launches"] for after in calm["after"])
+    harmless = []
+
+    def ended(launch, failing=1):
+        result = model.run([many] * 3, sound_launches=[-1, launch, -1], failing_launches=failing, **options)
+        before, during, after = result["groups"]
+        assert [answer["tokens"] for answer in before] == [answer["tokens"] for answer in after] == right
+        for answer, tokens in zip(during, right, strict=True):
+            assert answer.get("tokens", []) == tokens[: len(answer.get("tokens", []))]
+            assert answer["finish"] == "length" and answer["tokens"] == tokens or "an index is out of range" in answer["error"]
+        whole(result["statistics"])
+        if all(answer["finish"] == "length" for answer in during):
+            (warning,) = result["warnings"]
+            assert "out of range" in warning
+            # Others are those of rows that are drawn from between two steps.
+            if "the device draws no tokens behind its steps" in warning:
+                harmless.append(launch)
+            else:
+                assert "the device does not draw tokens" in warning
+            return False
+        return True
+
+    places = range((end - begin) // 2, (end - begin) // 2 + 98, 7)
+    assert any([ended(launch) for launch in places]) and harmless
+    # The last launch of the sampler, and the first of the next step: its tokens may have been none, and are computed again.
+    last = next(launch for launch in range(max(harmless), max(harmless) + 60) if ended(launch + 1))
+    assert not ended(last, failing=2)

@@ -26,10 +26,10 @@ class Model:
         self.folder, self.cache = folder, cache
         self.reference = small_models.make(name, folder, **changes)
 
-    def run(self, groups, fail_every=(), faults=(), fewest_bytes=(), **options):
+    def run(self, groups, fail_every=(), faults=(), fewest_bytes=(), sound_launches=(), **options):
         path = self.folder / "requests.json"
         options = {"threads": 2, "cache": self.cache, "kv_memory": 4 << 20} | options
-        failing = {"fail_every": list(fail_every), "faults": list(faults), "fewest_bytes": list(fewest_bytes)}
+        failing = {"fail_every": list(fail_every), "faults": list(faults), "fewest_bytes": list(fewest_bytes), "sound_launches": list(sound_launches)}
         path.write_text(json.dumps({"options": options, "groups": groups} | failing))
         runner = BUILD / "tests" / "serving" / "engine_requests"
         if not runner.exists():

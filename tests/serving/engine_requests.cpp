@@ -306,9 +306,15 @@ int run(const char *folder, const char *path) {
       all.value("fail_every", std::vector<int64_t>());
   std::vector<uint64_t> fewest =
       all.value("fewest_bytes", std::vector<uint64_t>());
+  std::vector<int64_t> sound =
+      all.value("sound_launches", std::vector<int64_t>());
   for (const Json &group : all["groups"]) {
     size_t turn = result["groups"].size();
     remote->fewestBytes = turn < fewest.size() ? fewest[turn] : 0;
+    if (turn < sound.size()) {
+      remote->failingLaunches = given.value("failing_launches", int64_t(1));
+      remote->soundLaunches = sound[turn];
+    }
     failEvery = turn < failing.size() ? failing[turn] : 0;
     if (turn < faults.size()) {
       // `device` is the newest engine's when all that were told to fail are
@@ -374,6 +380,7 @@ int run(const char *folder, const char *path) {
     result["after"].push_back(
         {{"steps", s.steps},
          {"early", s.earlySteps},
+         {"launches", remote->launches.load()},
          {"idle_us", static_cast<double>(s.idleNanoseconds) * 1e-3}});
   }
   failEvery = 0;

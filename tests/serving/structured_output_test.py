@@ -141,7 +141,7 @@ def test_what_is_wrong_is_named(server, fields, param, code, words):
     assert words in error["message"], error
 
 
-EXPLODING = 'root ::= (((("a" | "b" | "ab" | "ba"){0,99}){0,99}){0,99}){0,99}'
+EXPLODING = "root ::= " + " | ".join(f'"{7919 * i}" [a-z]{{1,{i + 2}}}' for i in range(3000))
 
 
 def test_a_grammar_that_explodes_ends_alone(serve):
