@@ -71,6 +71,36 @@ bool knapper::prefersPlanes(PoolOp op) {
                : width >= wide && isa<BlockArgument>(op.getInput());
 }
 
+bool knapper::groupsPreferPlanes(ConvOp op) {
+  if (op.getChannelsLast() || op.getGroups() == 1 ||
+      !allOnes(op.getStrides()) || !allOnes(op.getInputDilations()))
+    return false;
+  Type element = elementTypeOf(op.getInput());
+  if (!isa<FloatType>(element) || element != elementTypeOf(op.getFilter()))
+    return false;
+  SmallVector<Dim> in = dimsOf(op.getInput()), filter = dimsOf(op.getFilter());
+  auto isZero = [](Dim dim) { return dim.isConstant(0); };
+  if (!llvm::all_of(ArrayRef<Dim>(filter).drop_front(2),
+                    [](Dim window) { return window.isConstant(1); }) ||
+      !llvm::all_of(dimsOf(op.getLow()), isZero) ||
+      !llvm::all_of(dimsOf(op.getHigh()), isZero))
+    return false;
+  // One channel a group is no matmul.
+  int64_t features = filter[0].asConstant().value_or(0),
+          channels = filter[1].asConstant().value_or(0);
+  constexpr int64_t leastPixels = 32, typicalSize = 64;
+  if (features < 1 || channels < 2)
+    return false;
+  int64_t pixels = 1;
+  for (Dim dim : ArrayRef<Dim>(in).drop_front(2))
+    pixels *= dim.asConstant().value_or(typicalSize);
+  // Each image has a copy of the filter.
+  bool isCheap =
+      in[0].isConstant(1) ||
+      channels * features <= (channels * op.getGroups() + features) * pixels;
+  return pixels >= leastPixels && isCheap;
+}
+
 bool knapper::phasesPreferPlanes(ConvOp op) {
   if (op.getChannelsLast() || op.getInputDilations().size() != 2 ||
       op.getGroups() != 1 || allOnes(op.getInputDilations()))

@@ -37,6 +37,8 @@ std::optional<PlaneConv> planeConvOf(ts::ConvOp op);
 /// and the rows that a program reads fit a cache.
 bool prefersPlanes(ts::ConvOp op);
 bool prefersPlanes(ts::PoolOp op);
+/// Whether `op` is a matmul of each group's channels with its pixels.
+bool groupsPreferPlanes(ts::ConvOp op);
 /// The same for a transposed convolution: its phases count as features.
 bool phasesPreferPlanes(ts::ConvOp op);
 

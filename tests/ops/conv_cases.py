@@ -88,6 +88,19 @@ for dtype in ["f32", "bf16"]:
          attributes="{groups = 3 : i64}", sizes=[dict(h=1), dict(h=2), dict(h=66)])
     conv("groups", dtype, t("n", 8, 6, 6), t(12, 4, 3, 3), t("n", 12, 4, 4), [1, 1],
          attributes="{groups = 2 : i64}", sizes=N)
+    # Matmuls of each group's channels with its pixels, and what is too small for them.
+    point = lambda name, n, image, c, f, groups, sizes=N: conv(
+        f"groups of one pixel {name}", dtype, t(n, c, *image), t(f, c // groups, *[1] * len(image)), t(n, f, *image),
+        [1] * len(image), attributes=f"{{groups = {groups} : i64}}", sizes=sizes)
+    point("odd", "n", [7, 9], 15, 21, 3)
+    point("wide", 1, [19, 17], 14, 32, 2)
+    point("one feature each", "n", [6, 11], 10, 5, 5)
+    point("few pixels", "n", [5, 6], 8, 12, 2)
+    point("least pixels", "n", [4, 8], 8, 12, 2)
+    point("large filter", "n", [5, 7], 64, 80, 2)
+    point("rows", 2, [33], 12, 8, 4, sizes=({},))
+    point("volume", "n", [3, 4, 5], 6, 8, 2)
+    point("any width", 2, [5, "h"], 6, 9, 3, sizes=[dict(h=0), dict(h=1), dict(h=17), dict(h=100)])
     conv("dilated", dtype, t("n", 4, 12, 12), t(6, 4, 3, 3), t("n", 6, 8, 8), [1, 1], [2, 2], sizes=N)
     conv("transposed", dtype, t("n", 4, 5, 5), t(6, 4, 3, 3), t("n", 6, 11, 11), [1, 1], None, [2, 2], [2, 2],
          [2, 2], sizes=N)
