@@ -339,7 +339,7 @@ for dtype, shape, k in [("bf16", (3, 5000), 50), ("f32", (2, 1021), 5), ("f16", 
 # More than registers hold the best of: lanes in turns, cut by the line's end; equal elements, of which the list is too long. A
 # symbolic k takes either form.
 for dtype, size, k in [("f32", 4099, 200), ("f32", 9000, 512), ("i64", 5000, 90), ("f64", 8191, 300), ("bf16", 6007, 511), ("ui8", 4500, 140),
-                       ("i32", 20000, 257), ("f32", 130, 9), ("i8", 200, 3), ("f64", 100, 8), ("f16", 256, 20)]:
+                       ("i32", 20000, 257), ("f32", 5120, 513), ("bf16", 8192, 1024), ("f64", 16385, 2000), ("ui8", 9000, 1111), ("i64", 5119, 513), ("f32", 130, 9), ("i8", 200, 3), ("f64", 100, 8), ("f16", 256, 20)]:
     t = T(dtype, 3, size)
     for largest in [True, False]:
         for values in ["normal", "ties"] + ["special"] * (dtype in FLOATS):
@@ -351,8 +351,13 @@ for dtype in ["f32", "i64"]:
     for values in ["normal", "ties"]:
         case(f"topk symbolic {dtype} {values}", [In("x", t, values), In("c", T("i1", "k"), "bool")], f'%r0, %r1 = ts.topk %x k <"k"> dim 1 : {t}',
              [T(dtype, "a", "k"), T("i64", "a", "k")], [dict(a=2, n=5000, k=400), dict(a=1, n=4096, k=512), dict(a=1, n=4100, k=513),
+             dict(a=1, n=32768, k=4096), dict(a=1, n=32767, k=4096), dict(a=1, n=33000, k=4097), dict(a=2, n=40000, k=600),
              dict(a=3, n=300, k=20), dict(a=2, n=60, k=60), dict(a=2, n=0, k=0), dict(a=4, n=127, k=127), dict(a=4, n=128, k=128)],
              lambda x, c: np_topk(True)(x, len(c)))
+    # Which lines are long enough for the lanes is known with the size; values alone.
+    for k in [40, 513, 2000]:
+        case(f"topk of any length {dtype} {k}", [In("x", t, "ties")], f"%r, %i = ts.topk %x k <{k}> dim 1 : {t}",
+             T(dtype, "a", k), [dict(a=2, n=n) for n in (k, 4 * k, 8 * k + 7, 16 * k + 1)], lambda x, k=k: np_topk(True)(x, k)[0])
 # All large elements have one place in 64: what the lanes keep says little of them.
 for dtype, size, k in [("f32", 140003, 20), ("i64", 90001, 30)]:
     t = T(dtype, 1, size)
