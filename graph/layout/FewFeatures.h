@@ -33,6 +33,24 @@ struct PlaneConv {
 /// Nothing if the convolution has another form.
 std::optional<PlaneConv> planeConvOf(ts::ConvOp op);
 
+/// A pool of maxima of planes whose rows are formed first, then their columns:
+/// channels first, two spatial dims, floats of at most 32 bits. The sizes below
+/// are constants of the op.
+struct PlanePool {
+  ts::PoolOp op;
+  int64_t kh = 0, kw = 0, sh = 1, sw = 1, dh = 1, dw = 1;
+  int64_t lowH = 0, lowW = 0;
+  int64_t width = 0, outWidth = 0;
+
+  /// Columns of a row with its border.
+  int64_t paddedWidth() const {
+    return (outWidth - 1) * sw + (kw - 1) * dw + 1;
+  }
+};
+
+/// Nothing if the pool has another form.
+std::optional<PlanePool> planePoolOf(ts::PoolOp op);
+
 /// Whether pixels fill the vector registers better than the features of `op`,
 /// and the rows that a program reads fit a cache.
 bool prefersPlanes(ts::ConvOp op);
