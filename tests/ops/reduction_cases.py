@@ -52,6 +52,17 @@ for dtype, shape, dims in [("f32", (1000003,), [0]), ("bf16", (300007,), [0]), (
     for kind in ["add", "max"]:
         case(f"reduce of primes {kind} {dtype} {'x'.join(map(str, shape))}", [In("x", t, "normal" if dtype in INTS else "special" if kind == "max" else "ties")],
              f"%r = ts.reduce {kind} %x {dims} : {t}", r, [{}])
+# The same of what is computed before: from numbers that lie in several dims, from one value by two ways, and from what is a result too.
+for dtype, shape, dims in [("f32", (8, 187133), [0, 1]), ("bf16", (3, 100003), [0, 1]), ("f16", (2, 131101), [1]), ("f32", (7919, 5), [0]), ("bf16", (11, 7919, 5), [0, 1]),
+                           ("bf16", (16, 3, 929, 16), [0, 1, 2, 3]), ("f32", (2, 640, 250), [1, 2])]:
+    t = T(dtype, *shape)
+    r = T(dtype, *[d for j, d in enumerate(shape) if j not in dims])
+    for kind in ["add", "max"]:
+        for both in [False, True]:
+            case(f"reduce of primes computed {kind} {dtype} {'x'.join(map(str, shape))}{' kept' if both else ''}", [In("x", t, "ties"), In("c", T(dtype), "ties")],
+                 f"%b = ts.broadcast %c [] : {T(dtype)} to {t}\n  %s = ts.sub %x, %b : {t}\n  %a = ts.abs %s : {t}\n  %m = ts.min %s, %a : {t}\n"
+                 f"  %{'r0' if both else 'k'} = ts.mul %m, %b : {t}\n  %{'r1' if both else 'r'} = ts.reduce {kind} %{'r0' if both else 'k'} {dims} : {t}",
+                 [t, r] if both else r, [{}], tolerance=ROUNDING.get(dtype, "exact"))
 # Narrow columns of several images.
 for dtype, shape, dims in [("f16", (2, 67, 31, 16), [1, 2]), ("bf16", (3, 2000, 5), [1]), ("f32", (2, 3, 700, 24), [2])]:
     t = T(dtype, *shape)
