@@ -388,6 +388,30 @@ static LogicalResult unlessPlanes(ConvOp op, PatternRewriter &rewriter) {
   return prefersPlanes(op) ? failure() : convChannelsLast(op, rewriter);
 }
 
+/// A window of one pixel and several groups: for each image and group a matmul
+/// whose columns are the pixels, where they lie.
+static LogicalResult groupedPointConv(ConvOp op, PatternRewriter &rewriter) {
+  if (!groupsPreferPlanes(op))
+    return failure();
+  Location location = op.getLoc();
+  SmallVector<Dim> in = dimsOf(op.getInput()), out = dimsOf(op);
+  Dim groups = in[0].like(op.getGroups()), images = in[0];
+  Dim channels = *in[1].exactDiv(groups), features = *out[1].exactDiv(groups);
+  Dim pixels = product(op.getContext(), ArrayRef<Dim>(in).drop_front(2));
+  Value x = makeReshape(rewriter, location, op.getInput(),
+                        {images, groups, channels, pixels});
+  Value filter = makeReshape(rewriter, location, op.getFilter(),
+                             {groups, features, channels});
+  filter = makeBroadcast(rewriter, location, filter,
+                         {images, groups, features, channels}, {1, 2, 3});
+  Value dot =
+      DotOp::create(rewriter, location, filter, x, ArrayRef<int64_t>{0, 1},
+                    ArrayRef<int64_t>{0, 1}, ArrayRef<int64_t>{3},
+                    ArrayRef<int64_t>{2}, resultType(op));
+  rewriter.replaceOp(op, makeReshape(rewriter, location, dot, out));
+  return success();
+}
+
 static LogicalResult poolUnlessPlanes(PoolOp op, PatternRewriter &rewriter) {
   return prefersPlanes(op) ? failure() : poolChannelsLast(op, rewriter);
 }
@@ -397,6 +421,8 @@ void knapper::populateChannelsLastPatterns(RewritePatternSet &patterns,
   patterns.add(pointConv, /*benefit=*/3);
   patterns.add(patchConv, /*benefit=*/3);
   patterns.add(spreadConv, /*benefit=*/3);
+  if (keepPlanes)
+    patterns.add(groupedPointConv, /*benefit=*/3);
   patterns.add(keepPlanes ? unlessPlanes : convChannelsLast);
   patterns.add(keepPlanes ? poolUnlessPlanes : poolChannelsLast);
   patterns.add(reduceOfTranspose);

@@ -17,7 +17,9 @@
 //     window, no border cut) is a ts.dot of each pixel with all of the window,
 //     then a rearrangement
 //
-// On CPUs a convolution with few features keeps channels first (FewFeatures.h).
+// On CPUs a convolution with few features keeps channels first, and one of
+// several groups with window 1 is a ts.dot of each image and group over
+// [F / groups, C / groups] x [C / groups, pixels] (FewFeatures.h).
 //
 // A graph without convolutions and pools is not changed. If the target reads
 // windows equally fast in both layouts (`onlyMixing`), neither is a graph whose

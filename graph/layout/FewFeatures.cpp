@@ -11,6 +11,9 @@ static constexpr int64_t mostFeatures = 8, mostPhases = 36;
 static constexpr int64_t mostRowBytes = 256 << 10;
 /// A window row is not a loop in the generated code.
 static constexpr int64_t widestWindow = 32;
+/// Of pools: registers that one of results is picked from, and a row that stays
+/// in the nearest cache.
+static constexpr int64_t mostPoolStride = 4, widestPlane = 4096;
 
 static bool allOnes(ArrayRef<int64_t> numbers) {
   return llvm::all_of(numbers, [](int64_t n) { return n == 1; });
@@ -59,16 +62,93 @@ bool knapper::prefersPlanes(ConvOp op) {
          4 * p->channels * p->paddedRows(1) * p->paddedWidth() <= mostRowBytes;
 }
 
+std::optional<PlanePool> knapper::planePoolOf(PoolOp op) {
+  Type element = elementTypeOf(op.getInput());
+  if (op.getChannelsLast() || op.getWindow().size() != 2 ||
+      op.getKind() != PoolKind::max || !isa<FloatType>(element) ||
+      element.isF64())
+    return std::nullopt;
+  std::optional<int64_t> width = dimsOf(op.getInput())[3].asConstant(),
+                         outWidth = dimsOf(op.getResult())[3].asConstant();
+  SmallVector<Dim> low = dimsOf(op.getLow());
+  for (Dim border : low)
+    if (border.asConstant().value_or(-1) < 0)
+      return std::nullopt;
+  PlanePool p{op};
+  p.kh = op.getWindow()[0];
+  p.kw = op.getWindow()[1];
+  p.sh = op.getStrides()[0];
+  p.sw = op.getStrides()[1];
+  p.dh = op.getDilations()[0];
+  p.dw = op.getDilations()[1];
+  p.lowH = *low[0].asConstant();
+  p.lowW = *low[1].asConstant();
+  p.width = width.value_or(0);
+  p.outWidth = outWidth.value_or(0);
+  // A window row is not a loop in the generated code.
+  if (p.width < 1 || p.outWidth < 1 || p.kh < 1 || p.kw < 1 ||
+      p.kw > widestWindow || p.sw > mostPoolStride || p.width > widestPlane)
+    return std::nullopt;
+  return p;
+}
+
+/// An argument, or what elementwise ops make of one.
+static bool comesInPlanes(Value x) {
+  constexpr int mostOps = 8;
+  for (int i = 0; i < mostOps; ++i) {
+    if (isa<BlockArgument>(x))
+      return true;
+    Operation *op = x.getDefiningOp();
+    if (!isa<ElementwiseOpInterface>(op) || op->getNumOperands() == 0)
+      return false;
+    x = op->getOperand(0);
+  }
+  return false;
+}
+
 bool knapper::prefersPlanes(PoolOp op) {
   if (op.getChannelsLast())
     return false;
   SmallVector<Dim> out = dimsOf(op.getResult());
-  constexpr int64_t mostChannels = 8, leastWidth = 16, wide = 128;
+  constexpr int64_t mostChannels = 8, leastWidth = 16, wide = 128,
+                    leastOfRows = 8;
   // An input lies in planes anyway: what is moved is the smaller result.
   bool isFew = out[1].asConstant().value_or(mostChannels + 1) <= mostChannels;
   int64_t width = out.back().asConstant().value_or(0);
+  if (planePoolOf(op) && width >= leastOfRows && comesInPlanes(op.getInput()))
+    return true;
   return isFew ? width >= leastWidth
                : width >= wide && isa<BlockArgument>(op.getInput());
+}
+
+bool knapper::groupsPreferPlanes(ConvOp op) {
+  if (op.getChannelsLast() || op.getGroups() == 1 ||
+      !allOnes(op.getStrides()) || !allOnes(op.getInputDilations()))
+    return false;
+  Type element = elementTypeOf(op.getInput());
+  if (!isa<FloatType>(element) || element != elementTypeOf(op.getFilter()))
+    return false;
+  SmallVector<Dim> in = dimsOf(op.getInput()), filter = dimsOf(op.getFilter());
+  auto isZero = [](Dim dim) { return dim.isConstant(0); };
+  if (!llvm::all_of(ArrayRef<Dim>(filter).drop_front(2),
+                    [](Dim window) { return window.isConstant(1); }) ||
+      !llvm::all_of(dimsOf(op.getLow()), isZero) ||
+      !llvm::all_of(dimsOf(op.getHigh()), isZero))
+    return false;
+  // One channel a group is no matmul.
+  int64_t features = filter[0].asConstant().value_or(0),
+          channels = filter[1].asConstant().value_or(0);
+  constexpr int64_t leastPixels = 32, typicalSize = 64;
+  if (features < 1 || channels < 2)
+    return false;
+  int64_t pixels = 1;
+  for (Dim dim : ArrayRef<Dim>(in).drop_front(2))
+    pixels *= dim.asConstant().value_or(typicalSize);
+  // Each image has a copy of the filter.
+  bool isCheap =
+      in[0].isConstant(1) ||
+      channels * features <= (channels * op.getGroups() + features) * pixels;
+  return pixels >= leastPixels && isCheap;
 }
 
 bool knapper::phasesPreferPlanes(ConvOp op) {

@@ -33,10 +33,30 @@ struct PlaneConv {
 /// Nothing if the convolution has another form.
 std::optional<PlaneConv> planeConvOf(ts::ConvOp op);
 
+/// A pool of maxima of planes whose rows are formed first, then their columns:
+/// channels first, two spatial dims, floats of at most 32 bits. The sizes below
+/// are constants of the op.
+struct PlanePool {
+  ts::PoolOp op;
+  int64_t kh = 0, kw = 0, sh = 1, sw = 1, dh = 1, dw = 1;
+  int64_t lowH = 0, lowW = 0;
+  int64_t width = 0, outWidth = 0;
+
+  /// Columns of a row with its border.
+  int64_t paddedWidth() const {
+    return (outWidth - 1) * sw + (kw - 1) * dw + 1;
+  }
+};
+
+/// Nothing if the pool has another form.
+std::optional<PlanePool> planePoolOf(ts::PoolOp op);
+
 /// Whether pixels fill the vector registers better than the features of `op`,
 /// and the rows that a program reads fit a cache.
 bool prefersPlanes(ts::ConvOp op);
 bool prefersPlanes(ts::PoolOp op);
+/// Whether `op` is a matmul of each group's channels with its pixels.
+bool groupsPreferPlanes(ts::ConvOp op);
 /// The same for a transposed convolution: its phases count as features.
 bool phasesPreferPlanes(ts::ConvOp op);
 

@@ -1,5 +1,6 @@
 #include "graph/layout/SplitPools.h"
 
+#include "graph/layout/FewFeatures.h"
 #include "ir/tensor/Dialect.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -12,7 +13,8 @@ static constexpr double leastGain = 1.6;
 static constexpr int64_t leastTaps = 1 << 15;
 
 static bool isWorthIt(PoolOp op) {
-  if (op.getWindow().size() != 2)
+  // (The schedule of planes does it a row at a time.)
+  if (op.getWindow().size() != 2 || (planePoolOf(op) && prefersPlanes(op)))
     return false;
   Type element = elementTypeOf(op.getInput());
   if (op.getKind() != PoolKind::max && !element.isF32() && !element.isF64())

@@ -1,5 +1,6 @@
 #include "graph/layout/SplitReductions.h"
 
+#include "graph/layout/CutRuns.h"
 #include "graph/layout/LayoutPasses.h"
 #include "graph/simplify/Match.h"
 #include "ir/tensor/Dialect.h"
@@ -62,18 +63,6 @@ static Cut cutOf(int64_t length, int64_t wanted, int64_t least,
       return {count, some, length - count * some};
   }
   return {most, each, length - most * each};
-}
-
-/// A run of a tensor along one dim.
-static Value runOf(OpBuilder &b, Location loc, Value x, unsigned dim,
-                   int64_t first, int64_t size) {
-  SmallVector<Dim> sizes = dimsOf(x);
-  SmallVector<Dim> starts(sizes.size(), sizes[dim].like(0));
-  starts[dim] = starts[dim] + first;
-  sizes[dim] = starts[dim].like(size);
-  return SliceOp::create(
-      b, loc, tensorType(x.getContext(), sizes, elementTypeOf(x)), x,
-      dimArray(x.getContext(), starts), SmallVector<int64_t>(sizes.size(), 1));
 }
 
 /// The result of a reduction of `first` dims, then of the `second` dims of what
@@ -296,14 +285,17 @@ static void split(ReduceOp op, const SplitModel &model) {
                           tensorType(context, dimsOf(x), b.getF32Type()), x);
   int64_t first = rows ? 2 : 1, second = rows ? 1 : 0;
   Value rest;
-  if (cut.rest) {
+  // A part that begins or ends within a row of the last dim: what is computed
+  // before is computed of one run of memory, not of each lane's place in two.
+  constexpr int64_t access = 64; // elements
+  bool crosses =
+      rows && reduced > 1 && *dimOf(x, rank - 1).asConstant() % access;
+  if (cut.rest || crosses) {
     SmallVector<Dim> flat = {dim(*results), dim(length)};
     if (columns)
       std::swap(flat[0], flat[1]);
-    x = ReshapeOp::create(b, loc, tensorType(context, flat, elementTypeOf(x)),
-                          x);
-    rest = runOf(b, loc, x, second, parts * cut.each, cut.rest);
-    x = runOf(b, loc, x, second, 0, parts * cut.each);
+    std::tie(x, rest) =
+        cutInTwo(b, op, x, flat, second, parts * cut.each, cut.rest);
   }
   SmallVector<Dim> shape;
   if (rows)

@@ -112,6 +112,21 @@ struct PlaneConvCpuConfig {
   }
 };
 
+/// CpuPlanePool.cpp.
+struct PlanePoolCpuConfig {
+  int64_t rows = 0; ///< of a program
+
+  template <class Config, class Visit>
+  static void fields(Config &c, Visit &&visit) {
+    constexpr int64_t none = 0;
+    visit("rows", c.rows, none, true);
+  }
+  template <class Config, class Visit>
+  static void space(Config &c, Visit &&visit) {
+    visit(c.rows, {(c.rows + 1) / 2, 2 * c.rows});
+  }
+};
+
 /// GpuDepthwise.cpp.
 struct DepthwiseGpuConfig {
   int64_t lanes = 0;  ///< channels of a CTA

@@ -88,6 +88,19 @@ for dtype in ["f32", "bf16"]:
          attributes="{groups = 3 : i64}", sizes=[dict(h=1), dict(h=2), dict(h=66)])
     conv("groups", dtype, t("n", 8, 6, 6), t(12, 4, 3, 3), t("n", 12, 4, 4), [1, 1],
          attributes="{groups = 2 : i64}", sizes=N)
+    # Matmuls of each group's channels with its pixels, and what is too small for them.
+    point = lambda name, n, image, c, f, groups, sizes=N: conv(
+        f"groups of one pixel {name}", dtype, t(n, c, *image), t(f, c // groups, *[1] * len(image)), t(n, f, *image),
+        [1] * len(image), attributes=f"{{groups = {groups} : i64}}", sizes=sizes)
+    point("odd", "n", [7, 9], 15, 21, 3)
+    point("wide", 1, [19, 17], 14, 32, 2)
+    point("one feature each", "n", [6, 11], 10, 5, 5)
+    point("few pixels", "n", [5, 6], 8, 12, 2)
+    point("least pixels", "n", [4, 8], 8, 12, 2)
+    point("large filter", "n", [5, 7], 64, 80, 2)
+    point("rows", 2, [33], 12, 8, 4, sizes=({},))
+    point("volume", "n", [3, 4, 5], 6, 8, 2)
+    point("any width", 2, [5, "h"], 6, 9, 3, sizes=[dict(h=0), dict(h=1), dict(h=17), dict(h=100)])
     conv("dilated", dtype, t("n", 4, 12, 12), t(6, 4, 3, 3), t("n", 6, 8, 8), [1, 1], [2, 2], sizes=N)
     conv("transposed", dtype, t("n", 4, 5, 5), t(6, 4, 3, 3), t("n", 6, 11, 11), [1, 1], None, [2, 2], [2, 2],
          [2, 2], sizes=N)
@@ -324,6 +337,28 @@ for kind, dtype in [("max", "f32"), ("average", "f32"), ("sum", "f64"), ("max", 
                  f"high [#ts.dim<1>, #ts.dim<{high}>] : {x}", T(dtype, 2, 3, 4, out), [{}],
                  None if dtype == "f32" and kind == "max" else
                  lambda x, kind=kind, a=([2, window], [2, stride], dilations, *pads): np_pool(x, kind, *a), ROUNDING.get(dtype, "exact"))
+# Maxima of planes, rows before columns: more rows than are formed at a time, of several programs, windows too tall for straight code,
+# rows of a window that lie outside, ends of registers; what follows the pool, and a height known with the call.
+for dtype in ["f32", "bf16", "f16"]:
+    for height, columns, window, strides, dilations, low, high in [
+            (19, 16, [3, 3], [1, 1], [1, 1], [1, 1], [1, 1]), (40, 33, [3, 2], [2, 1], [2, 3], [2, 0], [1, 3]),
+            (26, 65, [9, 4], [1, 2], [1, 1], [4, 3], [8, 0]), (9, 130, [1, 5], [1, 3], [1, 2], [0, 4], [0, 5]),
+            (12, 31, [12, 31], [1, 1], [1, 1], [6, 15], [5, 15]), (300, 130, [2, 3], [1, 4], [1, 1], [0, 1], [0, 1]),
+            (7, 8, [2, 2], [1, 1], [3, 1], [0, 0], [1, 0])]:
+        outs = [(n + l + h - (k - 1) * d - 1) // t + 1
+                for n, k, t, d, l, h in zip([height, columns], window, strides, dilations, low, high)]
+        x, y = T(dtype, 2, 3, height, columns), T(dtype, 2, 3, *outs)
+        pads = lambda p: "[" + ", ".join(f"#ts.dim<{n}>" for n in p) + "]"
+        case(f"pool of planes {dtype} {height}x{columns} by {window}", [In("x", x), In("b", T(dtype, 3))],
+             f"%p = ts.pool max %x window {window} strides {strides} dilations {dilations} low {pads(low)} high {pads(high)} : {x}\n"
+             f"%c = ts.broadcast %b [1] : {T(dtype, 3)} to {y}\n%r = ts.add %p, %c : {y}", y, [{}],
+             lambda x, b, a=("max", window, strides, dilations, low, high): np_pool(x, *a) + b.reshape(3, 1, 1).astype("f8"),
+             ROUNDING.get(dtype, "relative 2e-6"))
+    x = T(dtype, "n", 9, "h", 20)
+    case(f"pool of planes of any height {dtype}", [In("x", x, "special" if dtype == "f32" else "normal")],
+         f"%r = ts.pool max %x window [3, 3] strides [2, 2] dilations [1, 1] low [#ts.dim<1>, #ts.dim<1>] high [#ts.dim<1>, #ts.dim<1>] : {x}",
+         T(dtype, "n", 9, "floordiv(h + 1, 2)", 10), [dict(n=0, h=4), dict(n=1, h=1), dict(n=2, h=17), dict(n=1, h=100)],
+         None if dtype == "f32" else lambda x: np_pool(x, "max", [3, 3], [2, 2], [1, 1], [1, 1], [1, 1]))
 # Windows of which GPUs give each result to a thread: runs of channels that accesses divide and not, windows that leave
 # the image on either side, that see nothing of it, that are larger than it, or all of it.
 for kind in ["max", "average", "sum"]:

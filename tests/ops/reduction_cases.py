@@ -52,6 +52,17 @@ for dtype, shape, dims in [("f32", (1000003,), [0]), ("bf16", (300007,), [0]), (
     for kind in ["add", "max"]:
         case(f"reduce of primes {kind} {dtype} {'x'.join(map(str, shape))}", [In("x", t, "normal" if dtype in INTS else "special" if kind == "max" else "ties")],
              f"%r = ts.reduce {kind} %x {dims} : {t}", r, [{}])
+# The same of what is computed before: from numbers that lie in several dims, from one value by two ways, and from what is a result too.
+for dtype, shape, dims in [("f32", (8, 187133), [0, 1]), ("bf16", (3, 100003), [0, 1]), ("f16", (2, 131101), [1]), ("f32", (7919, 5), [0]), ("bf16", (11, 7919, 5), [0, 1]),
+                           ("bf16", (16, 3, 929, 16), [0, 1, 2, 3]), ("f32", (2, 640, 250), [1, 2])]:
+    t = T(dtype, *shape)
+    r = T(dtype, *[d for j, d in enumerate(shape) if j not in dims])
+    for kind in ["add", "max"]:
+        for both in [False, True]:
+            case(f"reduce of primes computed {kind} {dtype} {'x'.join(map(str, shape))}{' kept' if both else ''}", [In("x", t, "ties"), In("c", T(dtype), "ties")],
+                 f"%b = ts.broadcast %c [] : {T(dtype)} to {t}\n  %s = ts.sub %x, %b : {t}\n  %a = ts.abs %s : {t}\n  %m = ts.min %s, %a : {t}\n"
+                 f"  %{'r0' if both else 'k'} = ts.mul %m, %b : {t}\n  %{'r1' if both else 'r'} = ts.reduce {kind} %{'r0' if both else 'k'} {dims} : {t}",
+                 [t, r] if both else r, [{}], tolerance=ROUNDING.get(dtype, "exact"))
 # Narrow columns of several images.
 for dtype, shape, dims in [("f16", (2, 67, 31, 16), [1, 2]), ("bf16", (3, 2000, 5), [1]), ("f32", (2, 3, 700, 24), [2])]:
     t = T(dtype, *shape)
@@ -339,7 +350,7 @@ for dtype, shape, k in [("bf16", (3, 5000), 50), ("f32", (2, 1021), 5), ("f16", 
 # More than registers hold the best of: lanes in turns, cut by the line's end; equal elements, of which the list is too long. A
 # symbolic k takes either form.
 for dtype, size, k in [("f32", 4099, 200), ("f32", 9000, 512), ("i64", 5000, 90), ("f64", 8191, 300), ("bf16", 6007, 511), ("ui8", 4500, 140),
-                       ("i32", 20000, 257), ("f32", 130, 9), ("i8", 200, 3), ("f64", 100, 8), ("f16", 256, 20)]:
+                       ("i32", 20000, 257), ("f32", 5120, 513), ("bf16", 8192, 1024), ("f64", 16385, 2000), ("ui8", 9000, 1111), ("i64", 5119, 513), ("f32", 130, 9), ("i8", 200, 3), ("f64", 100, 8), ("f16", 256, 20)]:
     t = T(dtype, 3, size)
     for largest in [True, False]:
         for values in ["normal", "ties"] + ["special"] * (dtype in FLOATS):
@@ -351,8 +362,13 @@ for dtype in ["f32", "i64"]:
     for values in ["normal", "ties"]:
         case(f"topk symbolic {dtype} {values}", [In("x", t, values), In("c", T("i1", "k"), "bool")], f'%r0, %r1 = ts.topk %x k <"k"> dim 1 : {t}',
              [T(dtype, "a", "k"), T("i64", "a", "k")], [dict(a=2, n=5000, k=400), dict(a=1, n=4096, k=512), dict(a=1, n=4100, k=513),
+             dict(a=1, n=32768, k=4096), dict(a=1, n=32767, k=4096), dict(a=1, n=33000, k=4097), dict(a=2, n=40000, k=600),
              dict(a=3, n=300, k=20), dict(a=2, n=60, k=60), dict(a=2, n=0, k=0), dict(a=4, n=127, k=127), dict(a=4, n=128, k=128)],
              lambda x, c: np_topk(True)(x, len(c)))
+    # Which lines are long enough for the lanes is known with the size; values alone.
+    for k in [40, 513, 2000]:
+        case(f"topk of any length {dtype} {k}", [In("x", t, "ties")], f"%r, %i = ts.topk %x k <{k}> dim 1 : {t}",
+             T(dtype, "a", k), [dict(a=2, n=n) for n in (k, 4 * k, 8 * k + 7, 16 * k + 1)], lambda x, k=k: np_topk(True)(x, k)[0])
 # All large elements have one place in 64: what the lanes keep says little of them.
 for dtype, size, k in [("f32", 140003, 20), ("i64", 90001, 30)]:
     t = T(dtype, 1, size)

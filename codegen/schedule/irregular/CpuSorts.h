@@ -10,13 +10,23 @@ namespace knapper {
 /// along the sorted dim is not set.
 Coord lineOfProgram(ElementEmitter &e, ts::TopKOp op);
 
-/// Bytes of scratch that `buildRadixSort` needs for a line of `length`
+/// Bytes of scratch that `buildRadixSort` needs for a list of up to `length`
 /// elements.
 ts::Dim radixSortScratch(ts::Dim length);
-/// Emits a radix sort of the line by 8 bits of the keys at a time, lowest
-/// first, and the stores of the op's first k elements. Fails after a
+
+/// Where `buildRadixSort` finds a list: up to `length` keys (SortKeys.h) and
+/// the places (i64) of their elements, each with as much room behind it.
+struct RadixList {
+  mlir::Value keys, places; ///< buffers
+  ts::Dim counts; ///< where kRadixCounts bytes are free before the sort
+};
+constexpr int64_t kRadixCounts = 16384;
+RadixList radixList(ElementEmitter &e, mlir::Type key, ts::Dim length);
+
+/// Emits a radix sort of the `listed` elements by 8 bits of the keys at a time,
+/// lowest first, and the stores of the op's first k elements. Fails after a
 /// diagnostic.
 llvm::LogicalResult buildRadixSort(BuildContext &context, ts::TopKOp op,
-                                   const Coord &line);
+                                   const Coord &line, mlir::Value listed);
 
 } // namespace knapper

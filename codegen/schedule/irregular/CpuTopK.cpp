@@ -9,8 +9,7 @@
 //      reach the bound are listed, of those equal to it the first k.
 //   3  Each listed element counts those that go before it, a register of
 //      elements at a time: that is where it belongs. A list too long for
-//      counting (an order that runs with the lanes) is left: the line is sorted
-//      by its bits.
+//      counting is sorted by the bits of its keys.
 //
 // With lanes = 0 the list is the whole line.
 //
@@ -38,17 +37,20 @@ namespace {
 /// Of the line that is looked at at once, and of the list that counts.
 constexpr int64_t group = 16;
 /// Longer lists are sorted otherwise: n elements take n * n / 16 steps.
-constexpr int64_t longestList = 1024;
+constexpr int64_t longestList = 320;
 /// Longest line that is listed whole, unless few elements are asked for.
 constexpr int64_t shortLine = 256, fewOfLine = 96, shareOfFew = 12;
-/// Lanes of several iterations: of more than half of as many elements the list is too long,
-/// and shorter lines are sorted whole in less time.
-constexpr int64_t mostLanes = 1024, leastIterations = 4;
+/// Elements of a lane, at least, where lanes take turns: of fewer the list is
+/// most of the line, which is sorted whole in less time.
+constexpr int64_t leastIterations = 4;
+/// Lanes where it is not known how many elements are asked for.
+constexpr int64_t someLanes = 1024, manyLanes = 8192;
 
 /// Of keys and of places each: a register of elements more than the line.
 Dim listBytes(Dim length) { return length * 8 + 64 * 8; }
 /// Of the ranks of a list's elements, i32, and a group that ends beyond it.
 constexpr int64_t rankBytes = 4 * (longestList + group);
+static_assert(rankBytes <= kRadixCounts);
 
 } // namespace
 
@@ -71,10 +73,8 @@ LogicalResult chooseCpuTopK(ts::KernelOp kernel, const TargetDesc &target,
     schedule.parameters = config::print(config::TopKCpuConfig{lanes, held});
     schedule.grid = ts::product(kernel.getContext(), aroundOf(op));
     schedule.grain = grainOf(lanes ? 8000 : 2000, length);
-    // The list, which is dead where the line is sorted by its bits: that takes
-    // more, in its place.
     schedule.scratch =
-        lanes ? radixSortScratch(length) : listBytes(length) * 2 + rankBytes;
+        lanes ? radixSortScratch(length) : listBytes(length) + rankBytes;
     schedules.push_back(std::move(schedule));
   };
   bool asksFew = elements && wanted && *elements >= fewOfLine &&
@@ -90,24 +90,30 @@ LogicalResult chooseCpuTopK(ts::KernelOp kernel, const TargetDesc &target,
   constexpr int64_t least = 64;
   int64_t most = std::max(least, target.vectorRegisters / 2 *
                                      (int64_t(target.vectorBytes) / bytes));
+  auto offerIterations = [&](int64_t lanes, Conditions conditions) {
+    int64_t shortest = leastIterations * lanes;
+    if (elements.value_or(shortest) < shortest)
+      return;
+    if (!elements)
+      conditions.require(length, ts::ComparePredicate::ge, shortest);
+    offer(lanes, most, conditions.guard);
+  };
   if (wanted) {
     int64_t lanes = std::max<int64_t>(least, llvm::PowerOf2Ceil(2 * *wanted));
     if (lanes <= most)
       offer(lanes, lanes, {});
-    else if (lanes <= mostLanes && elements &&
-             *elements >= leastIterations * lanes)
-      offer(lanes, most, {});
+    else
+      offerIterations(llvm::alignTo(2 * *wanted, most), {});
     return success();
   }
   Conditions conditions;
   conditions.require(k, ts::ComparePredicate::le, most / 2);
   offer(most, most, conditions.guard);
-  if (most < mostLanes) {
+  for (int64_t lanes : {someLanes, manyLanes}) {
     Conditions more;
-    more.require(k, ts::ComparePredicate::le, mostLanes / 2);
-    more.require(length, ts::ComparePredicate::ge, leastIterations * mostLanes);
-    if (!elements || *elements >= leastIterations * mostLanes)
-      offer(mostLanes, most, more.guard);
+    more.require(k, ts::ComparePredicate::le, lanes / 2);
+    if (most < lanes)
+      offerIterations(lanes, more);
   }
   return success();
 }
@@ -122,12 +128,17 @@ public:
         op(op), lanes(config.lanes), held(config.held), axis(op.getDim()),
         order(e, op), length(ts::dimsOf(op.getInput())[axis]),
         n(e.size(length)), outputs(context.kernel.yield().getValues()) {
-    Value each = e.size(listBytes(length));
-    keys = scratch(order.type, e.constant(0));
-    places = scratch(b.getI64Type(), each);
-    Value listEnd = e.mul(each, e.constant(2));
-    ranks = scratch(b.getI32Type(), listEnd);
-    bests = scratch(order.type, e.add(listEnd, e.constant(rankBytes)));
+    if (lanes) {
+      RadixList list = radixList(e, order.type, length);
+      keys = list.keys;
+      places = list.places;
+      ranks = scratch(b.getI32Type(), e.size(list.counts));
+      // Dead when the list is begun.
+      bests = keys;
+    } else {
+      keys = scratch(order.type, e.constant(0));
+      ranks = scratch(b.getI32Type(), e.size(listBytes(length)));
+    }
   }
 
   LogicalResult build(const Coord &line);
@@ -467,7 +478,7 @@ LogicalResult TopKCpu::build(const Coord &line) {
       })))
     return failure();
   b.setInsertionPointToStart(&branch.getElseRegion().front());
-  return e.scoped([&] { return buildRadixSort(context, op, line); });
+  return e.scoped([&] { return buildRadixSort(context, op, line, listed); });
 }
 
 } // namespace

@@ -62,6 +62,7 @@ Value Order::rightFirst(ElementEmitter &e, Value left, Value right) const {
 /// The radix form: how often each value of each eight bits is among the keys.
 constexpr int64_t digitBits = 8, digitValues = 1 << digitBits;
 constexpr int64_t countBytes = 8 * digitValues * 64 / digitBits;
+static_assert(countBytes == kRadixCounts);
 
 } // namespace
 
@@ -210,16 +211,17 @@ static LogicalResult buildRanks(BuildContext &context, int64_t lanes) {
 
 namespace {
 
-/// The radix form of one line.
+/// The radix form of one line, or of what is listed of it.
 class RadixSort {
 public:
-  RadixSort(BuildContext &context, ts::TopKOp op)
+  RadixSort(BuildContext &context, ts::TopKOp op, Value listed = {})
       : e(context.emitter), b(e.builder), loc(e.location), op(op),
         outputs(context.kernel.yield().getValues()), order(e, op),
         element(computeType(ts::elementTypeOf(op.getInput()))),
         n(e.size(ts::dimsOf(op.getInput())[op.getDim()])),
         digits(order.type.getWidth() / digitBits),
-        hasPlaces(llvm::is_contained(outputs, op.getIndices())) {
+        hasPlaces(listed || llvm::is_contained(outputs, op.getIndices())),
+        isListed(listed), count(listed ? listed : n) {
     Type payload = hasPlaces ? Type(b.getI64Type()) : element;
     keys = scratch(order.type, e.constant(0));
     payloads = scratch(payload, e.mul(n, e.constant(16)));
@@ -264,9 +266,10 @@ private:
   ValueRange outputs;
   SortKeys order;
   Type element;
-  Value n, keys, payloads, counts;
+  Value n, keys, payloads, counts; ///< halves of `n` elements
   int64_t digits;
-  bool hasPlaces;
+  bool hasPlaces, isListed;
+  Value count; ///< of what is sorted
 };
 
 Value RadixSort::counterOf(Value key, int64_t digit) {
@@ -286,20 +289,21 @@ LogicalResult RadixSort::fill(const Coord &line) {
                        return success();
                      })))
     return failure();
-  return forEach(e, e.constant(0), n, [&](Value i) -> LogicalResult {
+  return forEach(e, e.constant(0), count, [&](Value i) -> LogicalResult {
     Coord at = line;
     at.dims[op.getDim()] = {i};
-    Value x = e.emit(op.getInput(), at);
+    Value x = isListed ? load(keys, i) : e.emit(op.getInput(), at);
     if (!x)
       return failure();
     // Of keys the larger goes first.
-    Value key = arith::XOrIOp::create(b, loc, order.of(x, 0),
+    Value key = arith::XOrIOp::create(b, loc, isListed ? x : order.of(x, 0),
                                       order.number(~uint64_t(0), 0));
     store(key, keys, i);
-    store(hasPlaces
-              ? Value(arith::IndexCastOp::create(b, loc, b.getI64Type(), i))
-              : x,
-          payloads, i);
+    if (!isListed)
+      store(hasPlaces
+                ? Value(arith::IndexCastOp::create(b, loc, b.getI64Type(), i))
+                : x,
+            payloads, i);
     for (int64_t digit = 0; digit < digits; ++digit) {
       Value at = counterOf(key, digit);
       setCount(e.add(countAt(at), e.constant(1)), at);
@@ -322,12 +326,13 @@ Value RadixSort::sumUp(int64_t digit) {
             arith::MaxUIOp::create(b, loc, carried[1], count)};
       },
       status);
-  return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, found[1], n);
+  return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, found[1],
+                               count);
 }
 
 LogicalResult RadixSort::pass(int64_t digit, Value from) {
   Value to = e.sub(n, from);
-  return forEach(e, e.constant(0), n, [&](Value i) -> LogicalResult {
+  return forEach(e, e.constant(0), count, [&](Value i) -> LogicalResult {
     Value at = e.add(from, i), key = load(keys, at);
     Value payload = load(payloads, at), counter = counterOf(key, digit);
     Value place = countAt(counter);
@@ -537,9 +542,18 @@ Coord lineOfProgram(ElementEmitter &e, ts::TopKOp op) {
   return line;
 }
 
+RadixList radixList(ElementEmitter &e, Type key, Dim length) {
+  auto scratch = [&](Type type, Dim at) -> Value {
+    return tile::ScratchOp::create(e.builder, e.location,
+                                   tile::BufferType::get(type), e.size(at));
+  };
+  return {scratch(key, length.like(0)),
+          scratch(e.builder.getI64Type(), length * 16), length * 32};
+}
+
 LogicalResult buildRadixSort(BuildContext &context, ts::TopKOp op,
-                             const Coord &line) {
-  return RadixSort(context, op).build(line);
+                             const Coord &line, Value listed) {
+  return RadixSort(context, op, listed).build(line);
 }
 
 LogicalResult buildSort(BuildContext &context) {

@@ -31,6 +31,23 @@ func.func @main(%x: tensor<98x103xf32>) -> tensor<98x103xf32> {
 
 // -----
 
+// An eighth of a long line is listed by what 768 lanes keep, and what is listed
+// goes by the bits of its keys: its places are moved with them.
+// CHECK-LABEL: tile.func @kernel0_0
+// CHECK: %c768 = arith.constant 768 : index
+// CHECK: arith.cmpi uge, {{.*}} : vector<16xi32>
+// CHECK: arith.xori
+// CHECK: arith.shrui {{.*}} : i32
+func.func @main(%x: tensor<7x3072xf32>) -> tensor<7x384xf32> {
+  %0 = ts.kernel sort (%a = %x : tensor<7x3072xf32>) -> tensor<7x384xf32> {
+    %v, %i = ts.topk %a k <384> dim 1 : tensor<7x3072xf32>
+    ts.yield %v : tensor<7x384xf32>
+  }
+  return %0 : tensor<7x384xf32>
+}
+
+// -----
+
 // Half of a long line goes by the bits of its keys.
 // CHECK-LABEL: tile.func @kernel0_0
 // CHECK-NOT: vector<

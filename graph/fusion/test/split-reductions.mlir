@@ -138,3 +138,20 @@ func.func @prime(%x: tensor<1000003xf32>) -> tensor<f32> {
   %0 = ts.reduce add %x [0] : tensor<1000003xf32>
   return %0 : tensor<f32>
 }
+
+// Of a length without divisors what is computed before is made of both pieces:
+// it would be stored if both read it.
+// CHECK-LABEL: @computed
+// CHECK: ts.reshape %arg0 : tensor<8x291315xbf16> to tensor<1x2330520xbf16>
+// CHECK: ts.slice {{.*}} to tensor<1x{{[0-9]+}}xbf16>
+// CHECK: ts.mul
+// CHECK: ts.convert
+// CHECK: ts.slice {{.*}} to tensor<1x{{[0-9]+}}xbf16>
+// CHECK: ts.mul
+// CHECK: ts.convert
+// CHECK: ts.reduce add %{{.*}} [2]
+func.func @computed(%x: tensor<8x291315xbf16>) -> tensor<bf16> {
+  %0 = ts.mul %x, %x : tensor<8x291315xbf16>
+  %1 = ts.reduce add %0 [0, 1] : tensor<8x291315xbf16>
+  return %1 : tensor<bf16>
+}

@@ -1,0 +1,25 @@
+// RUN: knapper compile %s --start-from=schedule --stop-after=schedule | FileCheck %s
+// RUN: knapper compile %s --start-from=schedule --stop-after=tile --isa x86-64-v4 | FileCheck %s --check-prefix=TILE
+
+// The rows of a window are read once for all of its columns; with a stride of
+// two a load serves two of these.
+// CHECK: kind = "cpu_plane_pool", {{.*}}parameters = {rows = 56 : i64}
+// TILE: tile.func @cpu_plane_pool
+// TILE-COUNT-3: tile.load {{.*}} -> vector<64xf32>
+// TILE: tile.store {{.*}} vector<64xf32>
+// TILE: tile.load {{.*}} -> vector<64xf32>
+// TILE-COUNT-2: vector.shuffle
+// TILE: tile.load {{.*}} -> vector<64xf32>
+// TILE: vector.shuffle
+func.func @main(%x: tensor<1x64x112x112xf32>, %y: tensor<1x64x56x56xi8>) -> (tensor<1x64x56x56xf32>, tensor<1x64x56x56xi8>) {
+  %0 = ts.kernel pool (%a = %x : tensor<1x64x112x112xf32>) -> tensor<1x64x56x56xf32> {
+    %p = ts.pool max %a window [3, 3] strides [2, 2] dilations [1, 1] low [#ts.dim<1>, #ts.dim<1>] high [#ts.dim<1>, #ts.dim<1>] : tensor<1x64x112x112xf32>
+    ts.yield %p : tensor<1x64x56x56xf32>
+  }
+  // CHECK-NOT: cpu_plane_pool
+  %1 = ts.kernel pool (%a = %y : tensor<1x64x56x56xi8>) -> tensor<1x64x56x56xi8> {
+    %p = ts.pool max %a window [3, 3] strides [1, 1] dilations [1, 1] low [#ts.dim<1>, #ts.dim<1>] high [#ts.dim<1>, #ts.dim<1>] : tensor<1x64x56x56xi8>
+    ts.yield %p : tensor<1x64x56x56xi8>
+  }
+  return %0, %1 : tensor<1x64x56x56xf32>, tensor<1x64x56x56xi8>
+}
