@@ -1,6 +1,5 @@
 """What a call does: memory, layouts, threads; counters; tools."""
 
-
 import pytest
 import torch
 
