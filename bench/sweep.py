@@ -99,7 +99,7 @@ class Sweep:
 
 
 def drawn(options: argparse.Namespace, done: set[int], limits: Any) -> Iterator[tuple[int, Any]]:
-    from drawn import cases
+    from drawn import sweep_case
 
     end = time.monotonic() + options.seconds
     shard, shards = options.shard
@@ -109,13 +109,13 @@ def drawn(options: argparse.Namespace, done: set[int], limits: Any) -> Iterator[
         if time.monotonic() > end:
             return
         try:
-            yield number, cases.draw(options.seed, number, limits, options.only)
+            yield number, sweep_case.draw(options.seed, number, limits, options.only)
         except Exception as error:  # a family that draws what it cannot make: a defect of the sweep
             yield number, f"drawing: {type(error).__name__}: {error}"
 
 
 def minimised(sweep: Sweep, row: dict[str, Any]) -> Any:
-    from drawn.cases import Case
+    from drawn.sweep_case import Case
     from drawn.minimise import minimise
 
     return minimise(Case(**row["case"]), lambda case: sweep.one(case)["status"] == row["status"])
@@ -163,17 +163,17 @@ def main() -> int:
     if options.target == "cuda" and not torch.cuda.is_available():
         print("skipped: this machine has no NVIDIA GPU")
         return 0
-    from drawn import cases
+    from drawn import sweep_case
 
     options.seed = options.seed or commit()
     if options.jobs is None:
         cores = len(os.sched_getaffinity(0))
         options.jobs = max(1, cores - 1) if options.target == "cuda" else cores if options.check else 1
-    limits = cases.CUDA if options.target == "cuda" else cases.CPU
+    limits = sweep_case.CUDA if options.target == "cuda" else sweep_case.CPU
     with tempfile.TemporaryDirectory(prefix="sweep-") as folder:
         sweep = Sweep(options, Path(folder))
         if options.case:
-            row = sweep.one(cases.Case(**json.loads(options.case)))
+            row = sweep.one(sweep_case.Case(**json.loads(options.case)))
             print(json.dumps(row, indent=1))
             return int(row["status"] in BAD)
         rows = []

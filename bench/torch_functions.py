@@ -12,7 +12,7 @@ odd values; static, automatically dynamic or dynamic with a second and third siz
 no_grad, inference_mode or gradients. The seed is the commit's hash unless --seed says
 otherwise. Results, inputs behind the call, gradients and what shares memory are
 compared with eager; what rounding explains is measured on the function itself, by
-eager with every operator's result moved (compare.py). Each worker is a process: a
+eager with every operator's result moved (function_compare.py). Each worker is a process: a
 crash or a hang costs one function. Rows are appended to --resume as they come, and a
 second call goes on behind them. --minimise writes the smallest function of each failure.
 
@@ -37,7 +37,7 @@ from drawn.workers import Worker, spread  # noqa: E402
 from sweep import commit  # noqa: E402
 
 BAD = ("wrong", "error", "crash", "timeout", "broken")
-EXECUTE = ROOT / "bench" / "random_functions" / "execute.py"
+EXECUTE = ROOT / "bench" / "random_functions" / "function_process.py"
 
 
 def shown(function: dict[str, Any]) -> str:
@@ -51,9 +51,9 @@ def shown(function: dict[str, Any]) -> str:
 
 def smallest(worker: Worker, row: dict[str, Any], timeout: float) -> dict[str, Any]:
     """Of what fails as the row does."""
-    from random_functions.draw import function
+    from random_functions.function_draw import function
     from random_functions.functions import Function, record
-    from random_functions.minimise import minimise
+    from random_functions.function_minimise import minimise
 
     first = Function.of(row["function"]) if "function" in row else function(row["seed"], row["number"])
 
@@ -83,7 +83,7 @@ def main() -> int:
         return Worker("", {}, options.log, EXECUTE)
 
     if options.only is not None or options.function:
-        from random_functions.draw import function
+        from random_functions.function_draw import function
         from random_functions.functions import record
 
         given = json.loads(options.function) if options.function else record(function(seed, options.only))

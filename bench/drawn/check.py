@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from drawn.cases import Built, Net
+from drawn.sweep_case import Built, Net
 
 # What a result may be off whatever torch's error is: some roundings to the dtype, as a share of
 # the norm and of the largest value.

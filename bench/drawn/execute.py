@@ -21,12 +21,12 @@ sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "python")]
 
 def exported(case: Any, folder: Path) -> tuple[Any, Path, str]:
     """What was built, its file, and why torch could not export it ("" where it could)."""
-    from drawn import cases
+    from drawn import sweep_case
 
-    built = cases.build(case)
+    built = sweep_case.build(case)
     path = folder / f"{os.getpid()}.onnx"
     try:
-        cases.export(case, built, path)
+        sweep_case.export(case, built, path)
     except Exception as error:  # the exporter's, which is not what is tested
         return built, path, f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
     return built, path, ""
@@ -53,18 +53,18 @@ def compile_case(case: Any, request: dict[str, Any]) -> dict[str, Any]:
 def run_cuda(case: Any, request: dict[str, Any]) -> dict[str, Any]:
     import knapper
     import torch
-    from drawn import cases, check
+    from drawn import sweep_case, check
     from drawn.timing import CudaTimes
 
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.backends.cudnn.allow_tf32 = False
-    built = cases.build(case)
-    dtype = cases.DTYPES[case.dtype]
+    built = sweep_case.build(case)
+    dtype = sweep_case.DTYPES[case.dtype]
     module = knapper.load(request["artefact"])
     net = built.module.to("cuda", dtype)
 
     def judged(draw: int) -> Any:
-        inputs = cases.values(built, dtype, "cuda", 5 + draw)
+        inputs = sweep_case.values(built, dtype, "cuda", 5 + draw)
         wanted = check.exact(built, inputs)
         got = torch.from_dlpack(module(*inputs).tensor(0)).to("cuda")
         return check.judge(got, net(*inputs), wanted, built, inputs)
@@ -74,7 +74,7 @@ def run_cuda(case: Any, request: dict[str, Any]) -> dict[str, Any]:
         row = _row(verdict)
         if not verdict.right or not request["time"]:
             return row
-        inputs = cases.values(built, dtype, "cuda", 5)
+        inputs = sweep_case.values(built, dtype, "cuda", 5)
         eager = net(*inputs)
         torch.cuda.empty_cache()
         times = CudaTimes()
@@ -98,7 +98,7 @@ def run_cpu(case: Any, request: dict[str, Any]) -> dict[str, Any]:
     import knapper
     import numpy as np
     import torch
-    from drawn import cases, check, other_sizes
+    from drawn import sweep_case, check, other_sizes
     from drawn.timing import cpu_turns, torch_turns
 
     torch.set_num_threads(request["threads"])
@@ -111,11 +111,11 @@ def run_cpu(case: Any, request: dict[str, Any]) -> dict[str, Any]:
     except knapper.UserError as error:
         return {"status": "refused", "why": str(error)[:400]}
     compile_s = time.perf_counter() - begin
-    dtype = cases.DTYPES[case.dtype]
+    dtype = sweep_case.DTYPES[case.dtype]
     net = built.module.to(dtype)
 
     def judged(draw: int) -> Any:
-        inputs = cases.values(built, dtype, "cpu", 5 + draw)
+        inputs = sweep_case.values(built, dtype, "cpu", 5 + draw)
         wanted = check.exact(built, inputs)
         got = torch.from_dlpack(module(*inputs).tensor(0))
         return check.judge(got, net(*inputs), wanted, built, inputs)
@@ -127,7 +127,7 @@ def run_cpu(case: Any, request: dict[str, Any]) -> dict[str, Any]:
         row = _row(verdict) | {"compile_s": compile_s}
         if not verdict.right or not request["time"]:
             return row
-        inputs = cases.values(built, dtype, "cpu", 5)
+        inputs = sweep_case.values(built, dtype, "cpu", 5)
         # Of the file's dtype, which is not always eager's: exporters widen some results.
         result = torch.from_dlpack(module(*inputs).tensor(0))
         bound = module.bind(inputs, [torch.empty_like(result)])
@@ -173,7 +173,7 @@ def main() -> int:
     import logging
 
     logging.disable(logging.WARNING)
-    from drawn.cases import Case
+    from drawn.sweep_case import Case
 
     import knapper
 

@@ -6,8 +6,8 @@ import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from drawn import cases
-from drawn.cases import Case
+from drawn import sweep_case
+from drawn.sweep_case import Case
 
 
 def smaller(case: Case) -> Iterator[Case]:
@@ -50,7 +50,7 @@ def minimise(case: Case, fails: Callable[[Case], bool], tries: int = 120) -> Cas
             if tries <= 0:
                 break
             try:
-                cases.build(candidate)
+                sweep_case.build(candidate)
             except Exception:  # no case could be drawn so
                 continue
             tries -= 1

@@ -1,7 +1,7 @@
 """Families of operators: each draws its sizes and attributes and gives a function of tensors.
 
 A family is one function of a `Draw` that returns an `Operator`. Its inputs are described, not
-made: `cases.py` draws their values on the device of the run.
+made: `sweep_case.py` draws their values on the device of the run.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from drawn import check
-from drawn.cases import DTYPES, Built, Case, values
+from drawn.sweep_case import DTYPES, Built, Case, values
 
 
 def other(case: Case, built: Built) -> Built | None:

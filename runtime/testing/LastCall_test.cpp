@@ -18,13 +18,9 @@ namespace {
 
 /// y = x * 2 + 1, of any number of elements.
 std::shared_ptr<Module> scaled(int threads = 2) {
-  TestArtefact a;
-  uint32_t n = a.symbol("n");
-  uint32_t x = a.input("x", DType::f32, {n}, {"n"});
-  uint32_t y = a.output("y", DType::f32, {n}, {"n"});
-  uint32_t main = a.region();
-  a.launch(main, "scale", {x, y}, n);
-  return a.load({.threads = threads});
+  VectorProgram p;
+  p.scale();
+  return p.artefact.load({.threads = threads});
 }
 
 } // namespace

@@ -4,6 +4,7 @@
 
 #include "runtime/drivers/cpu/CpuDevice.h"
 
+#include <algorithm>
 #include <cstring>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -41,36 +42,49 @@ struct TwoRows {
   knapper_tensor given, made;
 };
 
+/// Indices for `gatherProgram` and what is read there, in the memory of a
+/// device.
+struct TwoIndices {
+  TwoIndices(Device &device, int64_t first, int64_t second)
+      : indices(onDevice<int64_t>(device, {first, second})),
+        output(onDevice<float>(device, {0, 0})),
+        index(static_cast<int64_t *>(indices->address())),
+        given{index, 16, KNAPPER_I64, 1, shape.data()},
+        made{output->address(), 8, KNAPPER_F32, 1, shape.data()} {}
+
+  std::vector<int64_t> shape = {2};
+  std::unique_ptr<DeviceBuffer> indices, output;
+  int64_t *index;
+  knapper_tensor given, made;
+};
+
 } // namespace
 
 TEST(Stream, ARunInAStreamTakesItsPlaceThere) {
   std::shared_ptr<Device> device = remoteDevice();
   std::shared_ptr<Module> m = rowProgram().load({}, device);
-  std::vector<float> x(6, 0), y(2, -1);
-  auto input = onDevice(*device, x), output = onDevice(*device, y);
-  auto *result = static_cast<float *>(output->address());
-  std::vector<int64_t> in = {2, 3}, out = {2};
-  knapper_tensor given = {input->address(), 24, KNAPPER_F32, 2, in.data()};
-  knapper_tensor made = {output->address(), 8, KNAPPER_F32, 1, out.data()};
+  TwoRows rows(*device);
+  auto *x = static_cast<float *>(rows.input->address());
+  std::fill(x, x + 6, 0.0f);
   RemoteStream stream;
   RunOptions options;
   options.stream = &stream;
   RunResult unused;
   // What the stream has before is done first, what the run does comes then.
-  stream.work.push_back([&] { static_cast<float *>(input->address())[0] = 5; });
-  Status s = m->run({&given, 1}, {&made, 1}, unused, options);
+  stream.work.push_back([&] { x[0] = 5; });
+  Status s = m->run({&rows.given, 1}, {&rows.made, 1}, unused, options);
   ASSERT_TRUE(s) << errorOf(s);
-  EXPECT_EQ(result[0], -1);
+  EXPECT_EQ(rows.result[0], -1);
   stream.finish();
-  EXPECT_EQ(result[0], 2 * 5 + 3 + 0.5f);
-  EXPECT_EQ(result[1], 3 + 0.5f);
+  EXPECT_EQ(rows.result[0], 2 * 5 + 3 + 0.5f);
+  EXPECT_EQ(rows.result[1], 3 + 0.5f);
   // Two runs that nobody waits for, then one that waits for all.
   for (int i = 0; i < 2; ++i) {
-    s = m->run({&given, 1}, {&made, 1}, unused, options);
+    s = m->run({&rows.given, 1}, {&rows.made, 1}, unused, options);
     ASSERT_TRUE(s) << errorOf(s);
   }
   std::vector<float> host(6, 1);
-  knapper_tensor fromHost = tensor(host, in);
+  knapper_tensor fromHost = tensor(host, rows.in);
   s = m->run({&fromHost, 1}, {}, unused);
   ASSERT_TRUE(s) << errorOf(s);
   EXPECT_THAT(floats(unused.outputs()[0]), Each(9.5f));
@@ -79,25 +93,21 @@ TEST(Stream, ARunInAStreamTakesItsPlaceThere) {
 TEST(Stream, WhatARunInAStreamFoundWrongIsTheErrorOfALaterOne) {
   std::shared_ptr<Device> device = remoteDevice();
   std::shared_ptr<Module> m = gatherProgram().load({}, device);
-  auto indices = onDevice(*device, std::vector<int64_t>{2, 7});
-  auto output = onDevice(*device, std::vector<float>(2));
-  std::vector<int64_t> shape = {2};
-  knapper_tensor given = {indices->address(), 16, KNAPPER_I64, 1, shape.data()};
-  knapper_tensor made = {output->address(), 8, KNAPPER_F32, 1, shape.data()};
+  TwoIndices two(*device, 2, 7);
   RemoteStream stream;
   RunOptions options;
   options.stream = &stream;
   RunResult unused;
-  Status s = m->run({&given, 1}, {&made, 1}, unused, options);
+  Status s = m->run({&two.given, 1}, {&two.made, 1}, unused, options);
   ASSERT_TRUE(s) << errorOf(s);
   stream.finish();
-  EXPECT_THAT(errorOf(m->run({&given, 1}, {&made, 1}, unused, options)),
+  EXPECT_THAT(errorOf(m->run({&two.given, 1}, {&two.made, 1}, unused, options)),
               HasSubstr("gather_node: an index is out of range"));
-  static_cast<int64_t *>(indices->address())[1] = 0;
-  s = m->run({&given, 1}, {&made, 1}, unused, options);
+  two.index[1] = 0;
+  s = m->run({&two.given, 1}, {&two.made, 1}, unused, options);
   ASSERT_TRUE(s) << errorOf(s);
   stream.finish();
-  EXPECT_EQ(static_cast<float *>(output->address())[1], 1);
+  EXPECT_EQ(static_cast<float *>(two.output->address())[1], 1);
 }
 
 TEST(Stream, ACpuHasNoStreams) {
@@ -146,26 +156,21 @@ TEST(Stream, ACapturedRunHasMemoryOfItsOwn) {
 TEST(Stream, WhatAReplayFoundWrongIsTheErrorOfALaterRun) {
   std::shared_ptr<Device> device = remoteDevice();
   std::shared_ptr<Module> m = gatherProgram().load({}, device);
-  auto indices = onDevice(*device, std::vector<int64_t>{2, 1});
-  auto output = onDevice(*device, std::vector<float>(2));
-  std::vector<int64_t> shape = {2};
-  knapper_tensor given = {indices->address(), 16, KNAPPER_I64, 1, shape.data()};
-  knapper_tensor made = {output->address(), 8, KNAPPER_F32, 1, shape.data()};
+  TwoIndices two(*device, 2, 1);
   RemoteStream stream{{}, true};
   RunOptions options;
   options.stream = &stream;
   RunResult unused;
-  Status s = m->run({&given, 1}, {&made, 1}, unused, options);
+  Status s = m->run({&two.given, 1}, {&two.made, 1}, unused, options);
   ASSERT_TRUE(s) << errorOf(s);
-  auto *index = static_cast<int64_t *>(indices->address());
-  index[1] = 7;
+  two.index[1] = 7;
   for (auto &command : stream.work)
     command();
-  index[1] = 1;
+  two.index[1] = 1;
   RunResult plain;
-  EXPECT_THAT(errorOf(m->run({&given, 1}, {}, plain)),
+  EXPECT_THAT(errorOf(m->run({&two.given, 1}, {}, plain)),
               HasSubstr("gather_node: an index is out of range"));
-  s = m->run({&given, 1}, {}, plain);
+  s = m->run({&two.given, 1}, {}, plain);
   EXPECT_TRUE(s) << errorOf(s);
 }
 

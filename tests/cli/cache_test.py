@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import stat
 import subprocess
 import time
@@ -81,7 +82,14 @@ def test_hashes_of_large_files_are_kept_until_they_change(tool, tmp_path):
     save_large(tmp_path, weights)
     hashes = tmp_path / "cache" / "knapper" / "hashes"
     assert not from_cache(tool, "big.onnx")
-    assert not hashes.exists()
+    for _ in range(20):
+        shutil.rmtree(hashes, ignore_errors=True)
+        (tmp_path / "big.data").touch()
+        assert from_cache(tool, "big.onnx")
+        if time.time() - (tmp_path / "big.data").stat().st_ctime < 2:  # else the machine was too slow for it
+            assert not hashes.exists()
+            break
+    shutil.rmtree(hashes, ignore_errors=True)
     time.sleep(2.2)
     assert from_cache(tool, "big.onnx")
     (kept,) = hashes.iterdir()

@@ -31,7 +31,7 @@ def work(mutate: bool) -> None:
     """Case numbers on stdin, outcomes on stdout."""
     import graph_cases
     import mutations
-    from check import check
+    from graph_check import check
     from evaluator import Evaluator
 
     evaluate = Evaluator()
@@ -159,7 +159,7 @@ def reduced(number: int, folder: Path) -> int:
     """Writes the smallest form of a failing case."""
     import graph_cases
     import onnx
-    from check import check
+    from graph_check import check
     from evaluator import Evaluator
 
     from knapper.reduce.reducer import Reducer, isolated
@@ -203,7 +203,7 @@ def only(number: int, mutate: bool) -> int:
     import graph_cases
     import mutations
     import onnx
-    from check import check
+    from graph_check import check
     from evaluator import Evaluator
 
     cases = mutations if mutate else graph_cases

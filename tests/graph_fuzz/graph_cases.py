@@ -6,7 +6,7 @@ import random
 from pathlib import Path
 
 import rules_elementwise
-import rules_more
+import rules_control_flow
 import rules_reduce
 import rules_shape
 import rules_states
@@ -14,7 +14,7 @@ import rules_tables
 import rules_types
 from graph_builder import Builder, Case, Skip
 
-RULES = [*rules_elementwise.RULES, *rules_shape.RULES, *rules_reduce.RULES, *rules_more.RULES,
+RULES = [*rules_elementwise.RULES, *rules_shape.RULES, *rules_reduce.RULES, *rules_control_flow.RULES,
          *rules_types.RULES, *rules_states.RULES, *rules_tables.RULES]  # fmt: skip
 
 

@@ -6,8 +6,8 @@ import os
 import re
 from pathlib import Path
 
-import check
-import compare
+import graph_check
+import graph_compare
 import fuzz
 import graph_cases
 import numpy as np
@@ -55,21 +55,21 @@ def test_noise_explains_rounding_and_nothing_else():
     try:
         x = feed | {"x": np.full((2, 3), np.log(2), np.float32)}  # exp(x) is nearly 2: floor may say -2 or -3
         expected = evaluate(made, x)
-        allowed, unstable = compare.spread(evaluate, made, x, expected, 16)
-        assert compare.wrong(expected[0], expected[0] - 2, allowed[0], unstable[0]) is None
+        allowed, unstable = graph_compare.spread(evaluate, made, x, expected, 16)
+        assert graph_compare.wrong(expected[0], expected[0] - 2, allowed[0], unstable[0]) is None
         expected = evaluate(made, feed)
-        allowed, unstable = compare.spread(evaluate, made, feed, expected, 16)
-        assert compare.wrong(expected[0], expected[0] - 2, allowed[0], unstable[0])
-        assert compare.wrong(expected[0], expected[0] * np.float32(1 + 1e-7), allowed[0], unstable[0]) is None
+        allowed, unstable = graph_compare.spread(evaluate, made, feed, expected, 16)
+        assert graph_compare.wrong(expected[0], expected[0] - 2, allowed[0], unstable[0])
+        assert graph_compare.wrong(expected[0], expected[0] * np.float32(1 + 1e-7), allowed[0], unstable[0]) is None
     finally:
         evaluate.close()
 
 
 def test_only_infinity_is_near_infinity():
     expected = np.array([np.inf, 1], np.float32)
-    assert compare.wrong(expected, np.array([np.inf, 1], np.float32)) is None
+    assert graph_compare.wrong(expected, np.array([np.inf, 1], np.float32)) is None
     for other in (3e38, -np.inf, np.nan):
-        assert compare.wrong(expected, np.array([other, 1], np.float32))
+        assert graph_compare.wrong(expected, np.array([other, 1], np.float32))
 
 
 def test_an_overflow_of_float32_is_no_difference():
@@ -77,9 +77,9 @@ def test_an_overflow_of_float32_is_no_difference():
                   node("Mul", ["r", "w"], ["y"])], {"x": ["n"], "w": ["n"]})  # fmt: skip
     feed = {"x": np.full(3, 1e30, np.float32), "w": np.array([1, np.inf, 0], np.float32)}
     expected = [np.array([0, np.inf, 0], np.float32)]  # the reference does not round between operators
-    assert check.overflows(None, made, feed, expected, [np.array([0, np.nan, 0], np.float32)])
-    assert not check.overflows(None, made, feed, expected, [np.array([0, 1, 0], np.float32)])
-    assert not check.overflows(None, made, feed, expected, [np.array([1, np.nan, 0], np.float32)])
+    assert graph_check.overflows(None, made, feed, expected, [np.array([0, np.nan, 0], np.float32)])
+    assert not graph_check.overflows(None, made, feed, expected, [np.array([0, 1, 0], np.float32)])
+    assert not graph_check.overflows(None, made, feed, expected, [np.array([1, np.nan, 0], np.float32)])
 
 
 def silu_of_halves(cast=False):
@@ -100,9 +100,9 @@ def test_what_vanishes_in_float16_alone_is_no_difference():
         assert np.isnan(expected[0][0])
         for first, second, same in ((np.inf, 1, True), (-np.inf, 1, False), (1, 1, False), (np.inf, 2, False)):
             actual = [np.array([first, expected[0][1] * second], np.float16)]
-            assert check.overflows(evaluate, made, feed, expected, actual) == same, (first, second)
+            assert graph_check.overflows(evaluate, made, feed, expected, actual) == same, (first, second)
         made, feed = silu_of_halves(cast=True)
-        assert not check.overflows(evaluate, made, feed, evaluate(made, feed), [np.array([np.inf, expected[0][1]], np.float16)])
+        assert not graph_check.overflows(evaluate, made, feed, evaluate(made, feed), [np.array([np.inf, expected[0][1]], np.float16)])
     finally:
         evaluate.close()
 
@@ -113,7 +113,7 @@ def test_what_both_answers_have_needs_no_explanation():
     try:
         made, feed = silu_of_halves()
         expected = evaluate(made, feed)
-        assert check.overflows(evaluate, made, feed, expected, expected)
+        assert graph_check.overflows(evaluate, made, feed, expected, expected)
     finally:
         evaluate.close()
 
@@ -128,8 +128,8 @@ def test_a_cast_may_see_what_float16_rounds():
     try:
         expected = evaluate(made, feed)
         assert expected[0][0] != exact[0]
-        assert check.overflows(evaluate, made, feed, expected, [exact])
-        assert not check.overflows(evaluate, made, feed, expected, [exact * (1 + 1e-6)])
+        assert graph_check.overflows(evaluate, made, feed, expected, [exact])
+        assert not graph_check.overflows(evaluate, made, feed, expected, [exact * (1 + 1e-6)])
     finally:
         evaluate.close()
 
@@ -141,7 +141,7 @@ def test_noise_inside_of_operators_that_others_define():
         expected = evaluate(made, feed)
         actual = [expected[0].copy()]
         actual[0].flat[0] = value
-        return not check.differences(evaluate, made, feed, expected, actual)[0]
+        return not graph_check.differences(evaluate, made, feed, expected, actual)[0]
 
     try:
         gate = model([node("SwiGLU", ["x", "w"], ["y"], alpha=1.0)], {"x": ["n"], "w": ["n"]}, opset=28)
@@ -173,10 +173,10 @@ def test_states_of_float32_are_what_other_evaluators_have():
             "b": np.zeros((1, 6), np.float32)}  # fmt: skip
     evaluate = Evaluator()
     try:
-        expected, theirs = evaluate(made, feed), check.onnx_answer(made, feed)
-        assert check.compare.wrong(expected[0], theirs[0])
-        assert check.overflows(evaluate, made, feed, expected, theirs)
-        assert not check.overflows(evaluate, made, feed, expected, [theirs[0] * np.float32(1.001)])
+        expected, theirs = evaluate(made, feed), graph_check.onnx_answer(made, feed)
+        assert graph_check.graph_compare.wrong(expected[0], theirs[0])
+        assert graph_check.overflows(evaluate, made, feed, expected, theirs)
+        assert not graph_check.overflows(evaluate, made, feed, expected, [theirs[0] * np.float32(1.001)])
     finally:
         evaluate.close()
 
@@ -187,8 +187,8 @@ def test_labels_of_scores_that_a_logistic_function_makes_one():
     made = model([classify], {"x": ["n", 1]}, [("label", TensorProto.INT64), ("y", TensorProto.FLOAT)])
     made.opset_import.add(domain="ai.onnx.ml", version=3)
     feed = {"x": np.ones((1, 1), np.float32)}
-    assert check.onnx_answer(made, feed)[0] == 0
-    answer = check.onnx_answer(check.labelled(made), feed)
+    assert graph_check.onnx_answer(made, feed)[0] == 0
+    answer = graph_check.onnx_answer(graph_check.labelled(made), feed)
     assert answer[0] == 1 and (answer[1] == 1).all()
 
 
@@ -201,10 +201,10 @@ def test_onnx_writes_over_scores_where_all_leaves_are_of_one_class():
     made.opset_import.add(domain="ai.onnx.ml", version=3)
     feed = {"x": np.array([[1], [-1]], np.float32)}
     right = [[0, 0.25, 0], [0, -0.5, 0]]
-    assert check.onnx_answer(made, feed)[1].tolist() != right
-    labels, scores = check.onnx_answer(check.labelled(made), feed)
+    assert graph_check.onnx_answer(made, feed)[1].tolist() != right
+    labels, scores = graph_check.onnx_answer(graph_check.labelled(made), feed)
     assert labels.tolist() == [1, 7] and scores.tolist() == right
-    assert check.runtime_answer(made, feed)[1].tolist() == right
+    assert graph_check.runtime_answer(made, feed)[1].tolist() == right
     evaluate = Evaluator()
     try:
         assert [a.tolist() for a in evaluate(made, feed)] == [[1, 7], right]
@@ -221,7 +221,7 @@ def test_rows_that_are_chosen_keep_what_the_others_have():
         assert np.isnan(expected[0][0, 1]) and expected[0][1, 1] == np.inf
         for value, same in ((2, True), (6, False), (np.inf, False)):
             actual = [np.array([[1, value], [3, np.inf]], np.float32)]
-            assert check.overflows(evaluate, made, feed, expected, actual) == same, value
+            assert graph_check.overflows(evaluate, made, feed, expected, actual) == same, value
     finally:
         evaluate.close()
 
@@ -235,9 +235,9 @@ def test_cubic_weights_of_float32_are_onnx_own():
         expected = evaluate(made, feed)
         assert abs(expected[0][8] + 0.016122582659) < 2e-8  # by weights of float64
         theirs = [expected[0] + np.float32(4e-6)]
-        assert check.differences(evaluate, made, feed, expected, theirs)[0]
-        assert not check.differences(evaluate, made, feed, expected, theirs, with_onnx=True)[0]
-        assert check.differences(evaluate, made, feed, expected, [expected[0] + np.float32(2e-5)], with_onnx=True)[0]
+        assert graph_check.differences(evaluate, made, feed, expected, theirs)[0]
+        assert not graph_check.differences(evaluate, made, feed, expected, theirs, with_onnx=True)[0]
+        assert graph_check.differences(evaluate, made, feed, expected, [expected[0] + np.float32(2e-5)], with_onnx=True)[0]
     finally:
         evaluate.close()
 

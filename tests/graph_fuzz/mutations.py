@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-from check import Outcome
+from graph_check import Outcome
 from graph_builder import Case
 from graph_cases import HAS_AVX512
 from node_cases_test import as_array

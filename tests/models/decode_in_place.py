@@ -1,4 +1,4 @@
-"""The decoder of `decode.py` as the standard's newer operators say it: keys and
+"""The decoder of `decode_step.py` as the standard's newer operators say it: keys and
 values in a cache of fixed room, which TensorScatter writes and Attention reads.
 
 It is built from the exported model's weights, so both give the same numbers.

@@ -43,12 +43,12 @@ WIDE = (
     "experts",
     "state-space",
 )
-# One token after many, keys and values in and out (decode.py): --set decode.
+# One token after many, keys and values in and out (decode_step.py): --set decode.
 DECODE = ("llama-decode",)
 # Made on request only.
 MORE = ("bert-48",)
 SETS = {"bars": NAMES, "wide": WIDE, "decode": DECODE}
-SOURCES = {"wide.py": WIDE, "decode.py": DECODE}
+SOURCES = {"wide.py": WIDE, "decode_step.py": DECODE}
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -74,14 +74,14 @@ def stamp(name: str) -> str:
 
 def definition(name: str):
     """The `Model` of a name; KeyError for an unknown one."""
-    import decode
+    import decode_step
     import definitions
     import wide
 
     assert {*NAMES, *MORE} == set(definitions.MODELS), "export.py names the definitions"
     assert set(WIDE) == set(wide.WIDE), "export.py names the definitions"
-    assert set(DECODE) == set(decode.DECODE), "export.py names the definitions"
-    return (definitions.MODELS | wide.WIDE | decode.DECODE)[name]
+    assert set(DECODE) == set(decode_step.DECODE), "export.py names the definitions"
+    return (definitions.MODELS | wide.WIDE | decode_step.DECODE)[name]
 
 
 def export(name: str, target: Path) -> None:

@@ -23,11 +23,11 @@ namespace {
 /// The command line. Linking resets LLVM's registered options, so that these
 /// are read by hand.
 struct RunnerArguments {
-  std::string list, filter, dump, isa, results, write;
-  std::vector<std::string> types;
+  std::string list, filter, dump, results, write;
+  std::vector<std::string> types, isas;
   std::optional<std::pair<unsigned, unsigned>> sample; // seed, how many
   bool speed = false, emulateTiles = false;
-  unsigned part = 0, parts = 1;
+  unsigned part = 0, parts = 1, others = 0;
   std::optional<unsigned> other;
 };
 
@@ -36,10 +36,12 @@ constexpr const char *usage =
     "  --filter TEXT   only cases whose name has this text\n"
     "  --type T[,T]    only cases with one of these element types\n"
     "  --dump FOLDER   write inputs and reference results\n"
-    "  --isa NAME      compile for it, run, compare with the reference\n"
+    "  --isa NAME[,NAME]  compile for each, run, compare with the reference\n"
     "  --write FOLDER  with --isa: write each as NAME.knap and run nothing\n"
     "  --other N       with --isa: schedules by the Nth other choice of their "
     "knobs\n"
+    "  --others N      with --isa: the Ith case for the first by choice I mod "
+    "N, too\n"
     "  --sample SEED:COUNT  about so many of the cases, drawn by the seed\n"
     "  --speed         measure the cases that name a size for it instead\n"
     "  --results FILE  write what became of each case, as JSON\n"
@@ -74,7 +76,8 @@ std::optional<RunnerArguments> parse(int argc, char **argv) {
     else if (argument == "--dump")
       arguments.dump = value.str();
     else if (argument == "--isa")
-      arguments.isa = value.str();
+      for (StringRef isa : llvm::split(value, ','))
+        arguments.isas.push_back(isa.str());
     else if (argument == "--results")
       arguments.results = value.str();
     else if (argument == "--write")
@@ -87,15 +90,19 @@ std::optional<RunnerArguments> parse(int argc, char **argv) {
         return std::nullopt;
     } else if (argument == "--other" && !value.getAsInteger(10, number))
       arguments.other = number;
-    else if (argument == "--part"    ? value.getAsInteger(10, arguments.part)
-             : argument == "--parts" ? value.getAsInteger(10, arguments.parts)
-                                     : true)
+    else if (argument == "--part"     ? value.getAsInteger(10, arguments.part)
+             : argument == "--parts"  ? value.getAsInteger(10, arguments.parts)
+             : argument == "--others" ? value.getAsInteger(10, arguments.others)
+                                      : true)
       return std::nullopt;
   }
-  if (arguments.other && (arguments.isa.empty() || !arguments.write.empty()))
+  bool writes = !arguments.write.empty(), others = arguments.others > 0;
+  if ((arguments.other || others) && (arguments.isas.empty() || writes))
+    return std::nullopt;
+  if (arguments.other && others)
     return std::nullopt;
   if (arguments.list.empty() || arguments.parts == 0 ||
-      ((arguments.speed || !arguments.write.empty()) && arguments.isa.empty()))
+      ((arguments.speed || writes) && arguments.isas.size() != 1))
     return std::nullopt;
   return arguments;
 }
@@ -182,6 +189,230 @@ std::vector<std::string> opsWithoutCase(MLIRContext &context,
   return {missing.begin(), missing.end()};
 }
 
+/// What a case is compiled as, and what becomes of it.
+struct Variant {
+  std::string isa;
+  std::optional<unsigned> other; ///< this choice of its knobs, not the model's
+  std::optional<Compiled> compiled;
+  std::string outcome = "passed";
+};
+
+/// Runs cases and counts what becomes of them.
+class Runner {
+public:
+  Runner(const RunnerArguments &arguments, MLIRContext &context)
+      : arguments(arguments), context(context) {}
+
+  /// The case at a place among those that the options mean.
+  void run(const OpCase &opCase, unsigned index);
+  void fail(const std::string &what) {
+    llvm::errs() << what << "\n";
+    ++failures;
+  }
+  /// Writes the files that the options name, and one line. The exit status.
+  int finish();
+
+private:
+  void fail(const OpCase &opCase, Variant &variant, const std::string &what);
+  void note(const OpCase &opCase, const Variant &variant);
+  std::vector<Variant> variantsOf(const OpCase &opCase, unsigned index);
+  void compile(const OpCase &opCase, Variant &variant);
+  void compileOther(const OpCase &opCase, const Compiled &first,
+                    Variant &variant);
+  void runSizes(const OpCase &opCase, func::FuncOp function, const Sizes &sizes,
+                Variant &reference, std::vector<Variant> &variants);
+  void measure(const OpCase &opCase, Variant &variant, const Sizes &sizes,
+               const std::vector<ts::HostTensor> &inputs);
+  void compare(const OpCase &opCase, Variant &variant, const Sizes &sizes,
+               const std::vector<ts::HostTensor> &inputs,
+               ArrayRef<ts::HostTensor> expected);
+  void dumpRun(const OpCase &opCase, const Sizes &sizes,
+               const std::vector<ts::HostTensor> &inputs,
+               ArrayRef<ts::HostTensor> expected);
+
+  const RunnerArguments &arguments;
+  MLIRContext &context;
+  unsigned failures = 0, runs = 0, count = 0, unsupported = 0, others = 0;
+  llvm::json::Array manifest, outcomes;
+};
+
+void Runner::fail(const OpCase &opCase, Variant &variant,
+                  const std::string &what) {
+  std::string as = arguments.isas.size() > 1 ? variant.isa : "";
+  if (arguments.others > 0 && variant.other)
+    as = cat(variant.isa, " by choice ", *variant.other);
+  fail(cat(opCase.name, as.empty() ? "" : cat(" for ", as), ": ", what));
+  variant.outcome = "failed: " + what;
+}
+
+void Runner::compile(const OpCase &opCase, Variant &variant) {
+  std::string file;
+  if (!arguments.write.empty())
+    file = cat(arguments.write, "/", opCase.name, ".knap");
+  Expected<Compiled> made = Compiled::compile(opCase.mlir, variant.isa, file);
+  if (made) {
+    if (file.empty())
+      variant.compiled.emplace(std::move(*made));
+    return;
+  }
+  if (made.error().kind != ErrorKind::user &&
+      made.error().what.find("no schedule serves") == std::string::npos)
+    return fail(opCase, variant, "compile: " + made.error().message());
+  // A gap of the support page; the list has none, so a new one fails.
+  fail(opCase, variant, "refused: " + made.error().what);
+  variant.outcome = "unsupported: " + made.error().what;
+  ++unsupported;
+}
+
+void Runner::compileOther(const OpCase &opCase, const Compiled &first,
+                          Variant &variant) {
+  auto other = first.otherwise(opCase.mlir, variant.isa, *variant.other);
+  if (!other)
+    return fail(opCase, variant, "otherwise: " + other.error().message());
+  if (!*other) {
+    variant.outcome = "no other choice";
+    return;
+  }
+  ++others;
+  variant.compiled.emplace(std::move(**other));
+}
+
+std::vector<Variant> Runner::variantsOf(const OpCase &opCase, unsigned index) {
+  std::vector<Variant> variants;
+  for (const std::string &isa : arguments.isas) {
+    Variant &variant = variants.emplace_back(Variant{isa, {}, {}});
+    compile(opCase, variant);
+    if (!arguments.other || !variant.compiled)
+      continue;
+    Compiled first = std::move(*variant.compiled);
+    variant.compiled.reset();
+    variant.other = arguments.other;
+    compileOther(opCase, first, variant);
+  }
+  if (arguments.others > 0 && variants[0].compiled) {
+    Variant other{variants[0].isa, index % arguments.others, {}};
+    compileOther(opCase, *variants[0].compiled, other);
+    variants.push_back(std::move(other));
+  }
+  return variants;
+}
+
+void Runner::measure(const OpCase &opCase, Variant &variant, const Sizes &sizes,
+                     const std::vector<ts::HostTensor> &inputs) {
+  Expected<double> seconds = variant.compiled->time(inputs, 20);
+  if (!seconds)
+    return fail(opCase, variant,
+                sizesText(sizes) + ": " + seconds.error().message());
+  llvm::outs() << llvm::formatv("{0,-32} {1,-20} {2,10:F1} us\n", opCase.name,
+                                sizesText(sizes), *seconds * 1e6);
+}
+
+void Runner::compare(const OpCase &opCase, Variant &variant, const Sizes &sizes,
+                     const std::vector<ts::HostTensor> &inputs,
+                     ArrayRef<ts::HostTensor> expected) {
+  auto actual = variant.compiled->run(inputs);
+  if (!actual)
+    return fail(opCase, variant,
+                sizesText(sizes) + ": " + actual.error().message());
+  for (size_t i = 0; i < expected.size(); ++i)
+    if (std::string wrong =
+            difference(expected[i], (*actual)[i], opCase.tolerance);
+        !wrong.empty())
+      return fail(opCase, variant,
+                  sizesText(sizes) + ": result " + std::to_string(i) + ": " +
+                      wrong);
+}
+
+void Runner::dumpRun(const OpCase &opCase, const Sizes &sizes,
+                     const std::vector<ts::HostTensor> &inputs,
+                     ArrayRef<ts::HostTensor> expected) {
+  llvm::json::Object entry{{"name", opCase.name}};
+  llvm::json::Object bound;
+  for (const auto &[name, value] : sizes)
+    bound[name] = value;
+  entry["sizes"] = std::move(bound);
+  entry["inputs"] = dump(arguments.dump, cat(runs, ".in"), inputs);
+  entry["results"] = dump(arguments.dump, cat(runs, ".out"), expected);
+  manifest.push_back(std::move(entry));
+}
+
+/// The reference once, and every variant against it.
+void Runner::runSizes(const OpCase &opCase, func::FuncOp function,
+                      const Sizes &sizes, Variant &reference,
+                      std::vector<Variant> &variants) {
+  ++runs;
+  auto inputs = makeInputs(opCase, function, sizes);
+  if (!inputs)
+    return fail(opCase, reference, inputs.error().message());
+  if (arguments.speed)
+    return measure(opCase, variants[0], sizes, *inputs);
+  ts::EvaluateContext state;
+  for (const auto &[name, value] : sizes)
+    state.symbols[name] = value;
+  auto expected = ts::evaluateFunction(function, *inputs, state);
+  if (!expected)
+    return fail(opCase, reference,
+                sizesText(sizes) + ": " + expected.error().message());
+  if (!arguments.dump.empty())
+    dumpRun(opCase, sizes, *inputs, *expected);
+  for (Variant &variant : variants)
+    if (variant.compiled)
+      compare(opCase, variant, sizes, *inputs, *expected);
+}
+
+void Runner::note(const OpCase &opCase, const Variant &variant) {
+  llvm::json::Object row{{"name", opCase.name},
+                         {"isa", variant.isa},
+                         {"outcome", variant.outcome}};
+  if (variant.other)
+    row["other"] = *variant.other;
+  outcomes.push_back(std::move(row));
+}
+
+void Runner::run(const OpCase &opCase, unsigned index) {
+  ++count;
+  Variant reference;
+  std::vector<Variant> variants;
+  llvm::scope_exit finish([&] {
+    note(opCase, reference);
+    for (const Variant &variant : variants)
+      note(opCase, variant);
+  });
+  OwningOpRef<ModuleOp> module =
+      parseSourceString<ModuleOp>(opCase.mlir, &context);
+  if (!module)
+    return fail(opCase, reference, "does not parse:\n" + opCase.mlir);
+  if (!survivesText(*module))
+    fail(opCase, reference, "changes when it is printed and parsed");
+  variants = variantsOf(opCase, index);
+  auto isCompiled = [](const Variant &v) { return v.compiled.has_value(); };
+  if (arguments.dump.empty() && !variants.empty() &&
+      llvm::none_of(variants, isCompiled))
+    return;
+  func::FuncOp function = *module->getOps<func::FuncOp>().begin();
+  for (const Sizes &sizes : arguments.speed ? opCase.speed : opCase.sizes)
+    runSizes(opCase, function, sizes, reference, variants);
+}
+
+int Runner::finish() {
+  if (!arguments.results.empty())
+    std::ofstream(arguments.results)
+        << llvm::formatv("{0:2}", llvm::json::Value(std::move(outcomes))).str();
+  if (!arguments.dump.empty())
+    std::ofstream(arguments.dump + "/manifest.json")
+        << llvm::formatv("{0}", llvm::json::Value(std::move(manifest))).str();
+  llvm::outs() << count << " cases, " << runs << " runs, " << failures
+               << " failures, " << unsupported << " cases unsupported";
+  if (arguments.other || arguments.others > 0)
+    llvm::outs() << ", " << others << " with another choice";
+  llvm::outs() << "\n";
+  if (!count) {
+    llvm::errs() << "no case is meant by these options\n";
+    return 2;
+  }
+  return failures != 0;
+}
+
 } // namespace
 
 int main(int argc, char **argv) {
@@ -199,149 +430,21 @@ int main(int argc, char **argv) {
     llvm::errs() << "this machine runs no code that tiles come with\n";
     return 2;
   }
-  bool speed = arguments->speed;
   MLIRContext context;
   context.loadDialect<ts::TsDialect, func::FuncDialect>();
-  unsigned failures = 0, runs = 0, count = 0;
-  for (const std::string &op : opsWithoutCase(context, *cases)) {
-    llvm::errs() << op << ": no case in tests/ops/cases.py\n";
-    ++failures;
-  }
-  llvm::json::Array manifest, outcomes;
-  unsigned unsupported = 0, others = 0, index = 0;
+  Runner runner(*arguments, context);
+  for (const std::string &op : opsWithoutCase(context, *cases))
+    runner.fail(op + ": no case in tests/ops/cases.py");
+  unsigned index = 0;
   for (const OpCase &opCase : *cases) {
     if (!StringRef(opCase.name).contains(arguments->filter) ||
         !hasType(*arguments, opCase.mlir) ||
-        !isDrawn(*arguments, opCase.name, cases->size()) ||
-        index++ % arguments->parts != arguments->part)
+        !isDrawn(*arguments, opCase.name, cases->size()))
       continue;
-    if (speed && opCase.speed.empty())
-      continue;
-    ++count;
-    std::string outcome = "passed";
-    auto fail = [&](const std::string &what) {
-      llvm::errs() << opCase.name << ": " << what << "\n";
-      outcome = "failed: " + what;
-      ++failures;
-    };
-    llvm::scope_exit finish([&] {
-      outcomes.push_back(
-          llvm::json::Object{{"name", opCase.name}, {"outcome", outcome}});
-    });
-    OwningOpRef<ModuleOp> module =
-        parseSourceString<ModuleOp>(opCase.mlir, &context);
-    if (!module) {
-      fail("does not parse:\n" + opCase.mlir);
-      continue;
-    }
-    if (!survivesText(*module))
-      fail("changes when it is printed and parsed");
-    func::FuncOp function = *module->getOps<func::FuncOp>().begin();
-    std::optional<Compiled> compiled;
-    if (!arguments->isa.empty()) {
-      std::string file;
-      if (!arguments->write.empty())
-        file = cat(arguments->write, "/", opCase.name, ".knap");
-      Expected<Compiled> made =
-          Compiled::compile(opCase.mlir, arguments->isa, file);
-      if (!made &&
-          (made.error().kind == ErrorKind::user ||
-           made.error().what.find("no schedule serves") != std::string::npos)) {
-        // A gap of the support page; the list has none, so a new one fails.
-        fail("refused: " + made.error().what);
-        outcome = "unsupported: " + made.error().what;
-        ++unsupported;
-        continue;
-      }
-      if (!made) {
-        fail("compile: " + made.error().message());
-        continue;
-      }
-      compiled.emplace(std::move(*made));
-      if (!file.empty())
-        continue;
-      if (arguments->other) {
-        auto other =
-            compiled->otherwise(opCase.mlir, arguments->isa, *arguments->other);
-        if (!other) {
-          fail("otherwise: " + other.error().message());
-          continue;
-        }
-        if (!*other) {
-          outcome = "no other choice";
-          continue;
-        }
-        ++others;
-        compiled.emplace(std::move(**other));
-      }
-    }
-    for (const Sizes &sizes : speed ? opCase.speed : opCase.sizes) {
-      ++runs;
-      auto inputs = makeInputs(opCase, function, sizes);
-      if (!inputs) {
-        fail(inputs.error().message());
-        continue;
-      }
-      if (speed) {
-        Expected<double> seconds = compiled->time(*inputs, 20);
-        if (!seconds) {
-          fail(sizesText(sizes) + ": " + seconds.error().message());
-          continue;
-        }
-        llvm::outs() << llvm::formatv("{0,-32} {1,-20} {2,10:F1} us\n",
-                                      opCase.name, sizesText(sizes),
-                                      *seconds * 1e6);
-        continue;
-      }
-      ts::EvaluateContext state;
-      for (const auto &[name, value] : sizes)
-        state.symbols[name] = value;
-      auto expected = ts::evaluateFunction(function, *inputs, state);
-      if (!expected) {
-        fail(sizesText(sizes) + ": " + expected.error().message());
-        continue;
-      }
-      if (!arguments->dump.empty()) {
-        llvm::json::Object entry{{"name", opCase.name}};
-        llvm::json::Object bound;
-        for (const auto &[name, value] : sizes)
-          bound[name] = value;
-        entry["sizes"] = std::move(bound);
-        entry["inputs"] = dump(arguments->dump, cat(runs, ".in"), *inputs);
-        entry["results"] = dump(arguments->dump, cat(runs, ".out"), *expected);
-        manifest.push_back(std::move(entry));
-      }
-      if (!compiled)
-        continue;
-      auto actual = compiled->run(*inputs);
-      if (!actual) {
-        fail(sizesText(sizes) + ": " + actual.error().message());
-        continue;
-      }
-      for (size_t i = 0; i < expected->size(); ++i)
-        if (std::string wrong =
-                difference((*expected)[i], (*actual)[i], opCase.tolerance);
-            !wrong.empty()) {
-          fail(sizesText(sizes) + ": result " + std::to_string(i) + ": " +
-               wrong);
-          break;
-        }
-    }
+    unsigned place = index++;
+    if (place % arguments->parts == arguments->part &&
+        (!arguments->speed || !opCase.speed.empty()))
+      runner.run(opCase, place);
   }
-  if (!arguments->results.empty())
-    std::ofstream(arguments->results)
-        << llvm::formatv("{0:2}", llvm::json::Value(std::move(outcomes))).str();
-  if (!arguments->dump.empty())
-    std::ofstream(arguments->dump + "/manifest.json")
-        << llvm::formatv("{0}", llvm::json::Value(std::move(manifest))).str();
-  llvm::outs() << count << " cases, " << runs << " runs, " << failures
-               << " failures, " << unsupported << " cases unsupported";
-  if (arguments->other)
-    llvm::outs() << ", " << others << " with another choice";
-  llvm::outs() << "\n";
-  if (!count) {
-    llvm::errs() << "no case is meant by these options\n";
-    return 2;
-  }
-  return failures != 0;
+  return runner.finish();
 }

@@ -1,7 +1,5 @@
 """What a call does: memory, layouts, threads; counters; tools."""
 
-import threading
-
 import pytest
 import torch
 
@@ -94,22 +92,18 @@ def test_what_only_the_backward_reads_lies_dense(programs):
     assert forward.description.strides and not forward.copied and not backward.copied
 
 
-def test_calls_from_many_threads():
+def test_calls_from_many_threads(at_once):
     f = compiled(lambda x: torch.softmax(x, -1) @ x)
     x = torch.randn(40, 40)
     with torch.no_grad():
         want = f(x)
     wrong = []
 
-    def run():
+    def run(_):
         with torch.no_grad():
             wrong.extend(i for i in range(50) if not torch.equal(f(x), want))
 
-    threads = [threading.Thread(target=run) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(run, range(4))
     assert not wrong
 
 

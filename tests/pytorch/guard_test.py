@@ -257,13 +257,13 @@ def test_sizes_beyond_the_most_are_not_kept(monkeypatch, by_eager):
     assert by_eager[-24:] == ["program"] * 24
 
 
-def test_calls_of_several_threads(by_eager):
+def test_calls_of_several_threads(by_eager, at_once):
     f = guarded(slower)
     x = torch.randn(64, 64)
     wanted = slower(x)
     errors = []
 
-    def work():
+    def work(_):
         try:
             with torch.no_grad():
                 for _ in range(CALLS):
@@ -273,11 +273,7 @@ def test_calls_of_several_threads(by_eager):
 
     with torch.no_grad():
         f(x)
-    threads = [threading.Thread(target=work) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(work, range(3))
     assert not errors
     assert knapper.torch.counters()["eager_graphs"] == 1
 

@@ -26,8 +26,9 @@ def whole(statistics):
 def with_and_without(model, groups, **options):
     """On a device that runs the CPU's code apart from the host: early, and with the engine deciding and drawing between steps."""
     waiting = [[request | dict(speculate=False) for request in group] for group in groups]
-    plain = model.run(waiting, speculation="ngram", remote=True, draw_in_stream=False, **options)
-    early = model.run(groups, remote=True, **options)
+    options = dict(remote=True, together=True) | options
+    plain = model.run(waiting, speculation="ngram", draw_in_stream=False, **options)
+    early = model.run(groups, **options)
     assert whole(plain["statistics"])["early"] == 0 < whole(early["statistics"])["early"]
     for one, other in zip(plain["groups"], early["groups"], strict=True):
         same_answers(one, other)

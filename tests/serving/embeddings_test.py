@@ -189,7 +189,7 @@ def test_texts_of_a_client_that_went_are_not_computed(tmp_path):
     make_encoder(folder)
     server = Server(folder, "--max-batched-tokens", "1", "--threads", "1", null=False)
     try:
-        connection = http.client.HTTPConnection(server.host, server.port, timeout=20)
+        connection = http.client.HTTPConnection(server.host, server.port, timeout=120)
         texts = 1500
         connection.request("POST", "/v1/embeddings", json.dumps({"input": ["the cat sleeps under a green tree"] * texts}), {"Content-Type": "application/json"})
         wait_for(lambda: metric(server, "knapper_engine_steps_total") > 2)

@@ -21,7 +21,7 @@ def test_refused_requests(models, request_, message):
 
 def test_a_full_queue_refuses(models):
     requests = [dict(prompt=[3, 4], max_tokens=200, ignore_eos=True)] * 6
-    answers = models("llama").run([requests], queue_limit=1, max_sequences=1)["groups"][0]
+    answers = models("llama").run([requests], queue_limit=1, max_sequences=1, together=True)["groups"][0]
     refused = [a["refused"] for a in answers if "refused" in a]
     assert refused and all("queue: has 1 requests that wait" in text for text in refused)
 

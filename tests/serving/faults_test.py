@@ -77,7 +77,7 @@ def test_ten_thousand_idle_connections(serve):
 
 def test_streams_of_a_server_that_is_killed_break_off(serve):
     server = serve("--null-step", "5000")
-    connection = http.client.HTTPConnection(server.host, server.port, timeout=20)
+    connection = http.client.HTTPConnection(server.host, server.port, timeout=120)
     connection.request("POST", "/v1/completions", '{"prompt": "abc", "max_tokens": 3000, "ignore_eos": true, "stream": true}', {"Content-Type": "application/json"})
     reply = connection.getresponse()
     assert reply.read(30)

@@ -28,7 +28,7 @@ class Clients:
         connection = None
         while not self.ending:
             try:
-                connection = connection or http.client.HTTPConnection(self.server.host, self.server.port, timeout=20)
+                connection = connection or http.client.HTTPConnection(self.server.host, self.server.port, timeout=120)
                 connection.request("POST", "/v1/completions", json.dumps(BODY), JSON)
                 reply = connection.getresponse()
                 text = reply.read()
@@ -102,6 +102,6 @@ def test_a_path_that_is_no_socket_is_refused(folder, tmp_path):
 
     (tmp_path / "file").write_text("x")
     for path, words in ((tmp_path / "file", "is there and no socket"), ("x" * 200, "too long for a socket"), (tmp_path / "no" / "folder", "cannot be made")):
-        done = subprocess.run([BUILD / "bin" / "knapper", "serve", folder, "--port", "0", "--null-engine", "--handover", str(path)], capture_output=True, text=True, timeout=20)
+        done = subprocess.run([BUILD / "bin" / "knapper", "serve", folder, "--port", "0", "--null-engine", "--handover", str(path)], capture_output=True, text=True, timeout=120)
         assert done.returncode != 0 and words in done.stderr, done
     assert os.listdir(tmp_path) == ["file"] and (tmp_path / "file").read_text() == "x"

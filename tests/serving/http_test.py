@@ -17,7 +17,7 @@ JSON = {"Content-Type": "application/json"}
 
 
 def call(server, method, path, body=None, headers=None):
-    connection = http.client.HTTPConnection(server.host, server.port, timeout=20)
+    connection = http.client.HTTPConnection(server.host, server.port, timeout=120)
     data = body if isinstance(body, (bytes, str, type(None))) else json.dumps(body)
     connection.request(method, path, data, JSON | (headers or {}))
     reply = connection.getresponse()
@@ -39,7 +39,7 @@ def error_of(server, path, body, status=400, **more):
 
 
 def events(server, path, body):
-    connection = http.client.HTTPConnection(server.host, server.port, timeout=20)
+    connection = http.client.HTTPConnection(server.host, server.port, timeout=120)
     connection.request("POST", path, json.dumps(body | {"stream": True}), JSON)
     reply = connection.getresponse()
     assert reply.status == 200, reply.read()
@@ -407,7 +407,7 @@ def test_folders_that_cannot_be_served(folder, tmp_path):
     import subprocess
 
     def run(path):
-        return subprocess.run([BUILD / "bin" / "knapper", "serve", str(path), "--null-engine", "--port", "0"], capture_output=True, text=True, timeout=20)
+        return subprocess.run([BUILD / "bin" / "knapper", "serve", str(path), "--null-engine", "--port", "0"], capture_output=True, text=True, timeout=120)
 
     missing = run(tmp_path)
     assert missing.returncode == 1 and "tokenizer.json" in missing.stderr

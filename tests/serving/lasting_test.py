@@ -21,7 +21,7 @@ def test_the_engine_is_built_again(serve, how):
     """All that run end with 503, `ready` says so, and the same process serves again."""
     flags = {"lost": ("--null-losing", "7"), "hung": ("--null-hanging", "7", "--hung-after", "1")}[how]
     server = serve("--null-step", "2000", *flags)
-    connection = http.client.HTTPConnection(server.host, server.port, timeout=20)
+    connection = http.client.HTTPConnection(server.host, server.port, timeout=120)
     connection.request("POST", "/v1/completions", json.dumps(LONG | {"stream": True}), JSON)
     stream = connection.getresponse()
     assert stream.read(30)
@@ -80,7 +80,7 @@ def test_a_deadline_ends_what_runs_and_what_waits(serve):
 def test_the_server_has_a_deadline_too(serve):
     server = serve("--null-step", "5000", "--request-timeout", "0.3")
     assert error_of(server, "/v1/completions", LONG | {"timeout": 50}, 503)["code"] == "deadline_exceeded"
-    connection = http.client.HTTPConnection(server.host, server.port, timeout=20)
+    connection = http.client.HTTPConnection(server.host, server.port, timeout=120)
     connection.request("POST", "/v1/completions", json.dumps(LONG | {"stream": True}), JSON)
     text = connection.getresponse().read().decode()
     connection.close()

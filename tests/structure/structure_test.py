@@ -52,6 +52,16 @@ def test_a_file_name_stands_once():
     assert not twice
 
 
+def test_a_script_name_stands_once():
+    """Tests and scripts find each other by bare names; modules of the package are named by their folders too."""
+    places = collections.defaultdict(list)
+    for file in sources(".py"):
+        if not file.startswith("python/") and Path(file).name not in ("conftest.py", "__init__.py", "__main__.py"):
+            places[Path(file).name].append(file)
+    assert len(places) > 200
+    assert not {name: files for name, files in places.items() if len(files) > 1}
+
+
 CLASS = re.compile(r"^(?:class|struct|enum class|enum|union)(?: alignas\(\w+\)| [A-Z_]{4,})? ([A-Z]\w+)(?: final)?\s*(?:\{|:[^:])", re.M)
 
 

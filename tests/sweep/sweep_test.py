@@ -15,15 +15,15 @@ import torch
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "bench"))
 
-from drawn import cases, check, minimise, other_sizes, summary  # noqa: E402
+from drawn import sweep_case, check, minimise, other_sizes, summary  # noqa: E402
 from drawn.workers import Worker  # noqa: E402
 
 CASES = os.environ.get("KNAPPER_SWEEP_CASES", "60")
 SECONDS = os.environ.get("KNAPPER_SWEEP_SECONDS", "30")
 
 
-def first_of(family: str) -> cases.Case:
-    return cases.draw("fixed", 0, dataclasses.replace(cases.CPU, blocks=0.0), family)
+def first_of(family: str) -> sweep_case.Case:
+    return sweep_case.draw("fixed", 0, dataclasses.replace(sweep_case.CPU, blocks=0.0), family)
 
 
 def test_drawn_cases_are_right(tmp_path):
@@ -41,24 +41,24 @@ def test_drawn_cases_are_right(tmp_path):
 
 def test_a_number_of_a_seed_is_always_the_same_case():
     for number in range(40):
-        case = cases.draw("fixed", number, cases.CPU)
-        again = cases.draw("fixed", number, cases.CPU)
+        case = sweep_case.draw("fixed", number, sweep_case.CPU)
+        again = sweep_case.draw("fixed", number, sweep_case.CPU)
         assert case == again
-        assert cases.Case(**json.loads(json.dumps(dataclasses.asdict(case)))) == case
-        built = cases.build(case)
-        assert cases.build(again).inputs == built.inputs
+        assert sweep_case.Case(**json.loads(json.dumps(dataclasses.asdict(case)))) == case
+        built = sweep_case.build(case)
+        assert sweep_case.build(again).inputs == built.inputs
 
 
-@pytest.mark.parametrize("family", list(cases.FAMILIES))
+@pytest.mark.parametrize("family", list(sweep_case.FAMILIES))
 def test_families_compute_what_their_inputs_allow(family):
-    built = cases.build(first_of(family))
+    built = sweep_case.build(first_of(family))
     with torch.no_grad():
-        built.module(*cases.values(built, torch.float32, "cpu"))
+        built.module(*sweep_case.values(built, torch.float32, "cpu"))
 
 
 def verdict(change) -> check.Verdict:
-    built = cases.build(dataclasses.replace(first_of("softmax"), around=[]))
-    inputs = cases.values(built, torch.float32, "cpu")
+    built = sweep_case.build(dataclasses.replace(first_of("softmax"), around=[]))
+    inputs = sweep_case.values(built, torch.float32, "cpu")
     with torch.no_grad():
         eager = built.module(*inputs)
     return check.judge(change(eager.clone()), eager, check.exact(built, inputs), built, inputs)
@@ -89,8 +89,8 @@ def test_wrong_rows_of_nearest_resizing_are_seen_where_torch_takes_others_too(dt
     pairs = ((size, to) for size in range(20, 200) for to in range(20, 2 * size))
     size, to = next((s, t) for s, t in pairs if not torch.equal(rows(s, t), torch.arange(t) * s // t))
     choices = {"channels": 2, "image": [size, 9], "mode": "nearest", "by size": True, "height": to, "width": 9}
-    built = cases.build(cases.Case("resizing", dtype, "script", False, 1 << 18, around, choices))
-    inputs = cases.values(built, cases.DTYPES[dtype], "cpu")
+    built = sweep_case.build(sweep_case.Case("resizing", dtype, "script", False, 1 << 18, around, choices))
+    inputs = sweep_case.values(built, sweep_case.DTYPES[dtype], "cpu")
     with torch.no_grad():
         eager, wanted = built.module(*inputs), check.exact(built, inputs)
     got = wanted.to(eager.dtype)
@@ -130,11 +130,11 @@ def test_errors_of_few_elements_are_judged_over_draws(dtype):
 
 def test_modules_with_named_sizes_are_judged_at_others(tmp_path):
     pytest.importorskip("onnxruntime")
-    limits = dataclasses.replace(cases.CPU, blocks=1.0, dynamo=0.0, dtypes=("f32",), elements=1 << 14)
-    drawn = (cases.draw("fixed", number, limits) for number in range(100))
+    limits = dataclasses.replace(sweep_case.CPU, blocks=1.0, dynamo=0.0, dtypes=("f32",), elements=1 << 14)
+    drawn = (sweep_case.draw("fixed", number, limits) for number in range(100))
     case = next(c for c in drawn if c.symbolic and not c.choices["image"] and c.choices["depth"] == 2)
-    built = cases.build(case)
-    cases.export(case, built, tmp_path / "m.onnx")
+    built = sweep_case.build(case)
+    sweep_case.export(case, built, tmp_path / "m.onnx")
     changed = other_sizes.other(case, built)
     assert changed.inputs[0].shape[0] == built.inputs[0].shape[0] + 1
     assert other_sizes.other(dataclasses.replace(case, symbolic=False), built) is None
@@ -170,7 +170,7 @@ def test_a_child_that_dies_costs_one_case(tmp_path):
 
 
 def test_the_minimiser_keeps_what_fails():
-    case = cases.draw("fixed", 1, dataclasses.replace(cases.CPU, blocks=0.0), "reduction")
+    case = sweep_case.draw("fixed", 1, dataclasses.replace(sweep_case.CPU, blocks=0.0), "reduction")
     case = dataclasses.replace(case, choices=case.choices | {"shape": [5, 96, 33], "axes": [1]})
     small = minimise.minimise(case, lambda c: c.choices["shape"][1] >= 7)
     assert small.choices["shape"] == [1, 7, 1]

@@ -37,7 +37,7 @@ def call(*command: str, code: int) -> str:
 def test_mypy(tmp_path):
     pytest.importorskip("mypy")
     options = ["--strict", "--follow-imports", "silent", "--cache-dir", str(tmp_path)]
-    said = call("mypy", *options, "calls.py", "mistakes.py", code=1)
+    said = call("mypy", *options, "typed_calls.py", "mistakes.py", code=1)
     found = re.findall(r"^(\S+):(\d+): error", said, re.M)
     assert {name for name, _ in found} == {"mistakes.py"}, said
     assert {int(line) for _, line in found} == WRONG, said

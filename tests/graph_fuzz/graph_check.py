@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import compare
+import graph_compare
 import numpy as np
 from evaluator import Died, Evaluator, Refused, onnx_answer, runtime_answer
 from graph_builder import Case
@@ -96,10 +96,10 @@ def overflows(evaluate, model, feed, expected, actual) -> bool:
     The order of a product of many numbers decides whether it is infinite on the way."""
     ops = {n.op_type for n in model.graph.node}
     if ops & {"ReduceProd", "CumProd"} and not any(
-            compare.wrong(e, a, unstable=compare.not_finite(e, a)) for e, a in zip(expected, actual)):
+            graph_compare.wrong(e, a, unstable=graph_compare.not_finite(e, a)) for e, a in zip(expected, actual)):
         return True
     # Recurrent operators round within: where z is near 1, little of 1 - z is left.
-    agrees = compare.same_or_other if ops & {"RNN", "GRU", "LSTM"} else compare.same_overflow
+    agrees = graph_compare.same_or_other if ops & {"RNN", "GRU", "LSTM"} else graph_compare.same_overflow
     for answer in (runtime_answer(model, feed), onnx_answer(model, feed)):
         if answer is not None and all(map(agrees, expected, actual, answer)):
             return True
@@ -110,8 +110,8 @@ def overflows(evaluate, model, feed, expected, actual) -> bool:
             continue
         if answer is None or any(a.shape != e.shape for e, a in zip(expected, answer)):
             continue
-        ends = [np.where(compare.ends_apart(e, a), w, e) for e, a, w in zip(expected, actual, answer)]
-        if all(map(compare.same_or_other, ends, actual, answer)):
+        ends = [np.where(graph_compare.ends_apart(e, a), w, e) for e, a, w in zip(expected, actual, answer)]
+        if all(map(graph_compare.same_or_other, ends, actual, answer)):
             return True
     return False
 
@@ -124,19 +124,19 @@ def wide_onnx_answer(evaluate, model, feed, like):
 def differences(evaluate, model, feed, expected, actual, with_onnx=False):
     """The first output that differs, or None; and whether it took noise to say so."""
     names = [o.name for o in model.graph.output]
-    first = [compare.wrong(e, a) for e, a in zip(expected, actual)]
+    first = [graph_compare.wrong(e, a) for e, a in zip(expected, actual)]
     if not any(first):
         return None, False
-    for made, counts in ((model, compare.SAMPLES), (spelled_out(model), compare.SAMPLES[-1:])):
+    for made, counts in ((model, graph_compare.SAMPLES), (spelled_out(model), graph_compare.SAMPLES[-1:])):
         for samples in counts if made is not None else ():
             try:
-                allowed, unstable = compare.spread(evaluate, made, feed, expected, samples, with_onnx)
+                allowed, unstable = graph_compare.spread(evaluate, made, feed, expected, samples, with_onnx)
             except Refused as error:
                 return f"{next(f for f in first if f)}; no noise: {error}", True
             texts = [
                 f"output {name}: {text}"
                 for name, e, a, w, u in zip(names, expected, actual, allowed, unstable)
-                if (text := compare.wrong(e, a, w, u))
+                if (text := graph_compare.wrong(e, a, w, u))
             ]
             if not texts:
                 return None, True

@@ -14,17 +14,17 @@ sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "python")]
 def main() -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what anybody prints is no answer
-    from random_functions import check, draw, functions
+    from random_functions import function_check, function_draw, functions
 
-    check.quick()
+    function_check.quick()
     for line in sys.stdin:
         request = json.loads(line)
         try:
             if "function" in request:
                 function = functions.Function.of(request["function"])
             else:
-                function = draw.function(request["seed"], request["number"])
-            answer = check.check(function)
+                function = function_draw.function(request["seed"], request["number"])
+            answer = function_check.check(function)
             if answer["status"] in ("wrong", "error", "missing", "torch"):
                 answer["function"] = functions.record(function)
         except BaseException as error:  # noqa: BLE001

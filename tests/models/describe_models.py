@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Prints what exported models are made of, and checks them with ONNX Runtime.
 
-    tests/models/describe.py [--check] FILE.onnx...
+    tests/models/describe_models.py [--check] FILE.onnx...
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ import torch
 import knapper.torch
 from knapper.errors import UserError
 from knapper.torch.decompositions import table
-from random_functions.compare import call, differences, explained
+from random_functions.function_compare import call, differences, explained
 from random_functions.functions import Function
 
 

@@ -21,7 +21,7 @@ def recorded(models, tmp_path_factory):
     path = tmp_path_factory.mktemp("record") / "steps"
     requests = [dict(prompt=drawn_prompt(i, 50), max_tokens=70, priority=i % 2, cancel=i == 5, ignore_eos=True) for i in range(12)]
     block = 3 * 2 * 2 * 16 * 12 * 4
-    options = dict(kv_memory=17 * block, max_batched_tokens=24, speculation="ngram", speculation_measured=False, record=str(path))
+    options = dict(kv_memory=17 * block, max_batched_tokens=24, speculation="ngram", speculation_measured=False, record=str(path), together=True)
     loop = [dict(prompt=[7, 8] * 10, max_tokens=30, ignore_eos=True)]
     result = models("llama").run([loop, requests, requests], **options)
     assert result["statistics"]["preemptions"] > 0 and result["statistics"]["verified"] > 0

@@ -165,7 +165,7 @@ def damaged(seed: int) -> str:
 
 def test_damaged_text_ends_in_an_error_or_a_program():
     """In a process of its own: a crash is a failure, and says of which case."""
-    work = "import sys; sys.path.insert(0, sys.argv[1]); import text_test; text_test.compile_damaged(400)"
+    work = "import sys; sys.path.insert(0, sys.argv[1]); import trusted_text_test; trusted_text_test.compile_damaged(400)"
     done = subprocess.run([sys.executable, "-c", work, __file__.rpartition("/")[0]], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, (done.stdout[-300:], done.stderr[-2000:])
     refused, taken = map(int, done.stdout.splitlines()[-1].split())

@@ -3,7 +3,6 @@
 import os
 import re
 import shutil
-import subprocess
 import sys
 
 import pytest
@@ -11,6 +10,7 @@ import torch
 
 import knapper
 import knapper.torch
+from forked_process import ForkServer
 
 backends = sys.modules["knapper.torch.backend"]
 
@@ -64,29 +64,34 @@ for options in eval(os.environ.get("OPTIONS", "[{}]")):  # each as if it were th
 """
 
 
-def run_in(folder, code=MODEL, **environment):
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    made = ForkServer(tmp_path_factory.mktemp("server"))
+    yield made
+    made.stop()
+
+
+def run_in(server, folder, code=MODEL, **environment):
     """A process with its caches in the folder: what it told, a dict for each line."""
     given = {
         **{name: value for name, value in os.environ.items() if name != "KNAPPER_CACHE"},  # "off" where other tests run
         "KNAPPER_CACHE_DIR": str(folder / "ours"),
         "TORCHINDUCTOR_CACHE_DIR": str(folder / "torch"), **environment,
     }  # fmt: skip
-    made = subprocess.run([sys.executable, "-c", code], env=given, capture_output=True, text=True)
-    assert made.returncode == 0, made.stderr
-    lines = [re.findall(r"(\w+) (\d+)", line) for line in made.stdout.splitlines()]
+    lines = [re.findall(r"(\w+) (\d+)", line) for line in server.run(code, given).splitlines()]
     return [{key: int(number) for key, number in line} for line in lines if line]
 
 
 @pytest.fixture
-def process(tmp_path):
-    return lambda code=MODEL, **environment: run_in(tmp_path, code, **environment)
+def process(server, tmp_path):
+    return lambda code=MODEL, **environment: run_in(server, tmp_path, code, **environment)
 
 
 @pytest.fixture(scope="module")
-def one_process(tmp_path_factory):
+def one_process(server, tmp_path_factory):
     """The caches that one process of MODEL left, and what it told."""
     folder = tmp_path_factory.mktemp("one")
-    return folder, run_in(folder)
+    return folder, run_in(server, folder)
 
 
 @pytest.fixture
@@ -180,7 +185,9 @@ def test_inductor_does_not_meet_ours(process):
     code = """
 import torch, knapper.torch
 from torch._functorch import config
+from torch._inductor import config as inductor
 from knapper.torch.program import Program
+inductor.compile_threads = 1  # without processes that compile
 ran = []
 call = Program.__call__
 Program.__call__ = lambda self, arguments: ran.append("knapper") or call(self, arguments)

@@ -1,7 +1,7 @@
 """Writes the table of support: ops of StableHLO by element type, from a run of the corpus.
 
     python corpus_run.py --table RESULTS.json
-    python support.py RESULTS.json --write docs/stablehlo-support.md
+    python support_table.py RESULTS.json --write docs/stablehlo-support.md
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from corpus.programs import TYPES  # noqa: E402
 SHORT = {"complex<f32>": "c64", "complex<f64>": "c128"}
 HEAD = """# StableHLO, op by element type
 
-Written by `tests/stablehlo/support.py` from a run of the corpus (`tests/stablehlo/corpus_run.py`): {count} programs, one for an op, a type and an edge each,
+Written by `tests/stablehlo/support_table.py` from a run of the corpus (`tests/stablehlo/corpus_run.py`): {count} programs, one for an op, a type and an edge each,
 compiled for the CPU and compared with the interpreter of StableHLO in jaxlib, or with NumPy where that has no answer: {counts}.
 
 **y**: every program right. **p**: some right, the others refused with a reason. **-**: refused. Empty: StableHLO has no such op of that type, or the corpus no
