@@ -227,11 +227,18 @@ void Module::giveState(std::unique_ptr<RunState> state) {
 }
 
 Status Module::checkStreams() {
-  Expected<std::unique_ptr<RunState>> state = takeState();
-  if (!state)
-    return state.takeError();
-  Status status = takeStatuses(decoded, **state);
-  giveState(std::move(*state));
+  std::unique_ptr<RunState> state(
+      ready.exchange(nullptr, std::memory_order_acquire));
+  if (!state) {
+    std::lock_guard lock(mutex);
+    // A new one would have no statuses, and may find no memory.
+    if (idle.empty())
+      return success();
+    state = std::move(idle.back());
+    idle.pop_back();
+  }
+  Status status = takeStatuses(decoded, *state);
+  giveState(std::move(state));
   return status;
 }
 

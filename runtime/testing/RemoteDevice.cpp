@@ -122,33 +122,33 @@ public:
     for (void *buffer : buffers)
       if (buffer && memory->left(buffer) < 0)
         return deviceError("a kernel was given an address of the host");
-    own.work.push_back([this, c, buffers, symbols] {
-      if (faults->failsLaunch()) {
-        *c.status = kernelIndexOutOfRange;
-        return;
-      }
-      KernelContext context{scratch.data(), c.status, 0, 1};
-      reinterpret_cast<KernelFn>(const_cast<void *>(c.kernel.handle))(
-          buffers.data(), symbols.data(), &context, 0, c.grid);
+    return give([this, c, buffers, symbols] {
+      auto compute = [&] {
+        KernelContext context{scratch.data(), c.status, 0, 1};
+        reinterpret_cast<KernelFn>(const_cast<void *>(c.kernel.handle))(
+            const_cast<void **>(buffers.data()), symbols.data(), &context, 0,
+            c.grid);
+      };
+      if (!faults->failsLaunch())
+        return compute();
+      spoil(buffers, compute);
+      *c.status = kernelIndexOutOfRange;
     });
-    return success();
   }
   Status copy(void *target, const void *source, uint64_t bytes) override {
     if (bytes == 0)
       return success();
     if (!memory->reaches(target, bytes) || !memory->reaches(source, bytes))
       return deviceError("a copy was given an address of the host");
-    own.work.push_back([=] { memcpy(target, source, bytes); });
-    return success();
+    return give([=] { memcpy(target, source, bytes); });
   }
   Status upload(void *target, const void *source, uint64_t bytes) override {
     if (!memory->holds(target, bytes) || memory->left(source) > 0)
       return deviceError("an upload goes from the host to the device");
     auto *data = static_cast<const char *>(source);
-    own.work.push_back([target, kept = std::vector<char>(data, data + bytes)] {
+    return give([target, kept = std::vector<char>(data, data + bytes)] {
       memcpy(target, kept.data(), kept.size());
     });
-    return success();
   }
   Status download(void *target, const void *source, uint64_t bytes) override {
     flush();
@@ -175,7 +175,7 @@ public:
   };
   Expected<std::unique_ptr<DeviceEvent>> record() override {
     auto reached = std::make_shared<bool>(false);
-    own.work.push_back([reached] { *reached = true; });
+    TRY(give([reached] { *reached = true; }));
     return std::unique_ptr<DeviceEvent>(new Event(*this, std::move(reached)));
   }
   Status waitFor(const DeviceEvent &event) override { return event.wait(); }
@@ -183,6 +183,8 @@ public:
     auto *theirs = static_cast<RemoteStream *>(stream);
     captured = theirs->captures;
     followed = captured ? nullptr : theirs;
+    if (followed && faults->runs == RemoteFaults::Runs::behind)
+      followed->finish();
     return success();
   }
   Status lead(void *stream) override {
@@ -197,6 +199,8 @@ public:
     run->work.swap(own.work);
     theirs->work.push_back([run] { run->finish(); });
     led.push_back({run, theirs});
+    if (runsAtOnce())
+      flush();
     return success();
   }
   bool isCaptured() const override { return captured; }
@@ -210,6 +214,34 @@ public:
 private:
   static Error notRecorded() {
     return userError("this device does not record", "queue");
+  }
+  /// Each word that `compute` changes is no number of any use then.
+  void spoil(std::span<void *const> buffers,
+             const std::function<void()> &compute) {
+    using Word = uint64_t;
+    constexpr Word none = 0x7f7f7f7f7f7f7f7f;
+    std::map<Word *, std::vector<Word>> before;
+    for (void *buffer : buffers)
+      if (buffer) {
+        auto words = static_cast<size_t>(memory->left(buffer)) / sizeof(Word);
+        auto &kept = before[static_cast<Word *>(buffer)];
+        kept.resize(words);
+        memcpy(kept.data(), buffer, words * sizeof(Word));
+      }
+    compute();
+    for (auto &[at, kept] : before)
+      for (size_t i = 0; i < kept.size(); ++i)
+        if (memcmp(at + i, &kept[i], sizeof(Word)) != 0)
+          memcpy(at + i, &none, sizeof(Word));
+  }
+  bool runsAtOnce() const {
+    return !captured && faults->runs == RemoteFaults::Runs::atOnce;
+  }
+  Status give(std::function<void()> command) {
+    own.work.push_back(std::move(command));
+    if (runsAtOnce())
+      flush();
+    return success();
   }
   /// Runs what was given so far, or no further than until `reached`.
   void flush(const bool *reached = nullptr) {

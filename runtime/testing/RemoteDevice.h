@@ -36,11 +36,16 @@ struct RemoteFaults {
   /// What the device says is free; 0: nothing.
   std::atomic<uint64_t> freeBytes = 0;
 
-  /// So many launches still run; those behind them, `failingLaunches`, compute
-  /// nothing and report an index out of range. -1: all run.
+  /// So many launches still run; those behind them, `failingLaunches`, leave no
+  /// number of any use and report an index out of range. -1: all run.
   std::atomic<int64_t> soundLaunches = -1;
   std::atomic<int64_t> failingLaunches = 1;
   std::atomic<uint64_t> launches = 0; ///< that ran or failed
+
+  /// When commands run: when something waits for them; when the next run
+  /// follows in their stream; at once.
+  enum class Runs { late, behind, atOnce };
+  std::atomic<Runs> runs = Runs::late;
 
   Status refuse(uint64_t bytes);
   /// Whether the launch that comes now is one that fails.
@@ -48,10 +53,11 @@ struct RemoteFaults {
 };
 
 /// Runs the CPU's code ("cpu" targets), late: commands are kept until something
-/// waits for them. Every address given to it must lie in one of its own
-/// buffers, uploads and downloads must have the host's side outside of them;
-/// anything else is a DeviceError, as is a grid or grain below 1. Does not
-/// record. Follows and leads a RemoteStream; a queue's `ownStream` is one.
+/// waits for them, or as RemoteFaults says. Every address given to it must lie
+/// in one of its own buffers, uploads and downloads must have the host's side
+/// outside of them; anything else is a DeviceError, as is a grid or grain
+/// below 1. Does not record. Follows and leads a RemoteStream; a queue's
+/// `ownStream` is one.
 std::shared_ptr<Device>
 remoteDevice(std::shared_ptr<RemoteFaults> faults = nullptr);
 

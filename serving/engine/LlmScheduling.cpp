@@ -275,11 +275,13 @@ void LlmEngine::addDraws(Step &step) {
 }
 
 bool LlmEngine::mayRunEarly() const {
-  // The logits of the step that runs are gone when the next one begins.
-  auto leavesNone = [](const Part &part) {
+  // The logits of the step that runs are gone when the next one begins. Where
+  // the sampler has failed since, its draws are no tokens to begin it with.
+  auto leavesNone = [this](const Part &part) {
     const Sequence &sequence = *part.sequence;
     return part.proposed == 0 && !sequence.request.promptLogprobs &&
-           (!part.ends() || part.draw >= 0 || takesBest(sequence));
+           (!part.ends() || takesBest(sequence) ||
+            (part.draw >= 0 && runner->drawsInStream()));
   };
   return prepared && runner->isAsynchronous() && runner->knowsBest() &&
          std::all_of(current.parts.begin(), current.parts.end(), leavesNone);

@@ -215,6 +215,8 @@ Status ModelRunner::submit(const StepBatch &given) {
       return status;
     } catch (const std::bad_alloc &) {
       leaveNone();
+      // What the sampler reported of them may be lost.
+      distrusted = streamSampler ? steps->pending() : 0;
       throw;
     }
   }
@@ -235,10 +237,13 @@ Status ModelRunner::submitQueued(const StepBatch &given) {
   // Tokens are drawn all the same, between two steps. A device that is lost
   // says so here.
   TRY(steps->finish());
-  failedInStream = true;
-  log(LogLevel::warning, cat("the device draws no tokens behind its steps: ",
-                             status.error().message()));
-  return queueStep(rounded(given), false);
+  // The error may be a status that the step before left, or hide one.
+  distrustDraws(status.error());
+  Status again = queueStep(rounded(given), false);
+  // Its tokens may be those draws.
+  if (distrusted > 0)
+    distrusted = steps->pending();
+  return again;
 }
 
 Status ModelRunner::queueStep(const StepBatch &batch, bool draws) {
@@ -307,22 +312,23 @@ Status ModelRunner::wait() {
   if (!steps)
     return success();
   drawsAreNone = false;
+  bool wereNone = distrusted > 0;
+  distrusted -= wereNone;
   TRY(steps->wait());
+  drawsAreNone = wereNone;
   Status computed = module->checkStreams();
   if (streamSampler)
-    if (Status drawn = streamSampler->check(); !drawn)
+    if (Status drawn = streamSampler->check(); !drawn) {
       distrustDraws(drawn.error());
-  if (distrusted > 0) {
-    --distrusted;
-    drawsAreNone = true;
-  }
+      drawsAreNone = true;
+    }
   return computed;
 }
 
 /// A status does not say which step's draws it is of, and the step behind may
 /// have begun: the draws of all that were submitted are none.
 void ModelRunner::distrustDraws(const Error &error) {
-  distrusted = steps->pending() + 1;
+  distrusted = steps->pending();
   if (!std::exchange(failedInStream, true))
     log(LogLevel::warning,
         cat("the device draws no tokens behind its steps: ", error.message()));

@@ -148,7 +148,7 @@ private:
   bool samplerFailed = false;  ///< in the submission that is tried
   bool failedInStream = false; ///< in one, and is not asked again
   void distrustDraws(const Error &error);
-  /// Steps to be waited for, the next one included, whose draws are none.
+  /// Steps to be waited for whose draws are none.
   uint64_t distrusted = 0;
   bool drawsAreNone = false; ///< of the step that was waited for last
   std::unique_ptr<DeviceBuffer> pools, deviceLogits;

@@ -4,7 +4,8 @@
 //
 // REQUESTS.json: {"options": {threads, kv_memory, max_context,
 // max_batched_tokens, max_sequences, prefix_cache, dtype, target, cache,
-// remote, free (bytes that the remote device says), draw_in_stream,
+// remote, free (bytes that the remote device says), runs (when it computes:
+// "late", "behind", "at_once", see RemoteFaults), draw_in_stream,
 // batch_invariant, speculation ("off", "ngram", "draft"),
 // speculation_tokens, speculation_measured, draft, record, self_check,
 // together (no event is taken before all of its group are submitted)},
@@ -279,6 +280,11 @@ int run(const char *folder, const char *path) {
   uint64_t failed = 0; ///< devices
   auto remote = std::make_shared<testing::RemoteFaults>();
   remote->freeBytes = given.value("free", uint64_t(0));
+  using Runs = testing::RemoteFaults::Runs;
+  const std::string runs = given.value("runs", "late");
+  remote->runs = runs == "at_once"  ? Runs::atOnce
+                 : runs == "behind" ? Runs::behind
+                                    : Runs::late;
   auto load = [&]() -> Expected<std::unique_ptr<Engine>> {
     if (given.value("remote", false))
       return loadEngineOn(testing::remoteDevice(remote), folder, options);
