@@ -12,7 +12,7 @@ import pytest
 from http_test import JSON, call, error_of, events, metric, post
 from null_server import wait_for
 from soak import rss
-from tools_test import WEATHER, scripted  # noqa: F401
+from tool_calls_test import WEATHER, scripted  # noqa: F401
 
 LONG = {"prompt": "a b c", "max_tokens": 2000, "ignore_eos": True}
 TOOL = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}

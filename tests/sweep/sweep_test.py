@@ -15,7 +15,7 @@ import torch
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "bench"))
 
-from drawn import sweep_case, check, minimise, other_sizes, summary  # noqa: E402
+from drawn import check, minimise, other_sizes, summary, sweep_case  # noqa: E402
 from drawn.workers import Worker  # noqa: E402
 
 CASES = os.environ.get("KNAPPER_SWEEP_CASES", "60")
@@ -123,7 +123,7 @@ def test_errors_of_few_elements_are_judged_over_draws(dtype):
 
         return check.decide(again(0), again)
 
-    built = cases.Built(torch.nn.Identity(), [], None)
+    built = sweep_case.Built(torch.nn.Identity(), [], None)
     assert all(verdict(number, 1, 0).right for number in range(300))
     assert not any(verdict(number, 0, 60 * noise).right for number in range(50))
 
