@@ -84,7 +84,27 @@ def _pooled(first: Verdict, again: Callable[[int], Verdict]) -> Verdict:
         results.append(verdict.few)
     got, eager, wanted = (torch.cat(same) for same in zip(*results))
     verdict = _judge_values(got, eager, wanted)
+    if verdict.right:
+        verdict = _judge_each(verdict, got, eager, wanted)
     return verdict if verdict.right else dataclasses.replace(verdict, why=f"{verdict.why}, of {POOLED} draws")
+
+
+def _judge_each(verdict: Verdict, got: Any, eager: Any, wanted: Any) -> Verdict:
+    """Norms say nothing of small results among large ones, and little of one wrong draw. Results are rounded by their own
+    size, sums in float32 by that of what they sum; what cancels has torch's largest error of any draw."""
+    dtype = eager.dtype if eager.dtype in FLOOR else torch.float32
+    taken = torch.isfinite(eager) & torch.isfinite(wanted) & torch.isfinite(got)
+    got, eager, wanted = got[taken].double(), eager[taken].double(), wanted[taken]
+    if not wanted.numel():
+        return verdict
+    off = (got - wanted).abs()
+    may = TIMES_LARGEST * torch.maximum((eager - wanted).abs().max(), FLOOR[dtype] * wanted.abs())
+    may = torch.maximum(may, FLOOR[torch.float32] * wanted.abs().max())
+    if bool((off <= may).all()):
+        return verdict
+    at = int((off - may).argmax())
+    why = f"{float(got[at]):.4g}, not {float(wanted[at]):.4g}"
+    return Verdict(False, verdict.error, verdict.torch_error, why)
 
 
 def judge(got: Any, eager: Any, wanted: Any, built: Built, inputs: list[torch.Tensor]) -> Verdict:

@@ -182,7 +182,7 @@ static std::string takeViews(xgrammar::Grammar::Impl &grammar) {
   return bytes;
 }
 
-static void setViews(FormReader &reader, xgrammar::Grammar::Impl &grammar) {
+static void readViews(FormReader &reader, xgrammar::Grammar::Impl &grammar) {
   auto count = reader.number<uint64_t>();
   if (count == 0)
     return;
@@ -206,6 +206,14 @@ static void setViews(FormReader &reader, xgrammar::Grammar::Impl &grammar) {
         edges, nodes));
   }
   grammar.optimized = true;
+}
+
+/// The library takes a grammar without automata, and reads them in a match.
+static void setViews(FormReader &reader, xgrammar::Grammar::Impl &grammar) {
+  readViews(reader, grammar);
+  if (!grammar.optimized ||
+      grammar.per_rule_fsms.size() != static_cast<size_t>(grammar.NumRules()))
+    damaged();
 }
 
 std::string writeCompiled(const xgrammar::CompiledGrammar &grammar) {

@@ -206,7 +206,7 @@ TEST(GrammarCompiler, SaysWhatIsWrong) {
             std::string::npos);
 }
 
-/// Takes minutes and much memory.
+/// Takes more than 10 s and much memory.
 std::string explodingGrammar() {
   std::string text = "root ::= ";
   for (int i = 0; i < 3000; ++i)
@@ -462,6 +462,15 @@ TEST(GrammarCompiler, GrammarsShareMasks) {
     wrong[at] = '\x7f';
     EXPECT_FALSE((*library)->load(wrong, 1)) << at - views;
   }
+  // A whole form that says that it has no automata of rules.
+  size_t end = views + sizeof(rules);
+  for (uint64_t rule = 0; rule < rules; ++rule) {
+    uint64_t ends = 0;
+    memcpy(&ends, bytes->data() + end + sizeof(int32_t), sizeof(ends));
+    end += sizeof(int32_t) + sizeof(ends) + (ends + 2) * sizeof(int32_t);
+  }
+  std::string none = bytes->substr(0, views) + std::string(sizeof(rules), '\0');
+  EXPECT_FALSE((*library)->load(none + bytes->substr(end), 1));
 }
 
 /// Takes the calling thread off its core for 20 ms.

@@ -215,6 +215,8 @@ private:
   }
 
   void onHeader(ErrorCode error) {
+    // What is refused is answered as its method wants it.
+    current.method = std::string(parser->get().method_string());
     if (error) {
       refuse(error);
       return;
@@ -225,6 +227,7 @@ private:
       refuse(*refused);
       return;
     }
+    takeHeader();
     if (beast::iequals(parser->get()[http::field::expect], "100-continue") &&
         chunked) {
       auto text =
@@ -241,6 +244,21 @@ private:
     readBody();
   }
 
+  /// Before the body: the parser adds the fields of a trailer to the header's.
+  void takeHeader() {
+    auto &message = parser->get();
+    auto field = [&](http::field name) { return std::string(message[name]); };
+    std::string target(message.target());
+    size_t query = target.find('?');
+    current.path = target.substr(0, query);
+    if (query != std::string::npos)
+      current.query = target.substr(query + 1);
+    current.host = field(http::field::host);
+    current.origin = field(http::field::origin);
+    current.authorization = field(http::field::authorization);
+    current.contentType = field(http::field::content_type);
+  }
+
   void readBody() {
     stream.expires_after(state->options.bodyTime);
     http::async_read(
@@ -254,19 +272,7 @@ private:
       return;
     }
     stream.expires_never();
-    auto &message = parser->get();
-    auto field = [&](http::field name) { return std::string(message[name]); };
-    std::string target(message.target());
-    size_t query = target.find('?');
-    current.method = std::string(message.method_string());
-    current.path = target.substr(0, query);
-    if (query != std::string::npos)
-      current.query = target.substr(query + 1);
-    current.host = field(http::field::host);
-    current.origin = field(http::field::origin);
-    current.authorization = field(http::field::authorization);
-    current.contentType = field(http::field::content_type);
-    current.body = std::move(message.body());
+    current.body = std::move(parser->get().body());
     parser.reset();
     handling = true;
     ++served;
@@ -459,16 +465,17 @@ private:
     }
     ErrorCode ignored;
     stream.socket().shutdown(tcp::socket::shutdown_send, ignored);
-    if (lingers)
-      linger();
-    else
+    if (!lingers) {
       close();
+      return;
+    }
+    stream.expires_after(std::chrono::seconds(2)); // of all reads together
+    linger();
   }
 
   /// Reads what the client still sends, so that it can read our answer before
   /// the connection is reset; for a while only.
   void linger() {
-    stream.expires_after(std::chrono::seconds(2));
     rest.resize(16384);
     stream.async_read_some(asio::buffer(rest),
                            [self = self()](ErrorCode error, size_t count) {

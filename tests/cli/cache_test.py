@@ -12,6 +12,7 @@ import time
 
 import numpy as np
 import onnx
+import pytest
 from tool_models import TOOL, affine, environment
 
 
@@ -89,6 +90,8 @@ def test_hashes_of_large_files_are_kept_until_they_change(tool, tmp_path):
         if time.time() - (tmp_path / "big.data").stat().st_ctime < 2:  # else the machine was too slow for it
             assert not hashes.exists()
             break
+    else:
+        pytest.skip("no run of 20 ended within 2 s of the file's change")
     shutil.rmtree(hashes, ignore_errors=True)
     time.sleep(2.2)
     assert from_cache(tool, "big.onnx")

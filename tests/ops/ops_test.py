@@ -95,12 +95,33 @@ def check_outcomes(of, part_of_cases, part) -> dict[str, str]:
     folder, done = part_of_cases(part)
     results = folder / "results.json"
     assert results.exists(), f"op_cases ended with {done.returncode}: {done.stderr[-6000:]}"
-    rows = {row["name"]: row["outcome"] for row in json.loads(results.read_text()) if of(row)}
+    every = json.loads(results.read_text())
+    # A case that cannot be read, or whose reference fails, has no row of an instruction set.
+    broken = {row["name"]: row["outcome"] for row in every if row["isa"] == "" and row["outcome"] != "passed"}
+    assert not broken, f"{broken}\n{done.stderr[-6000:]}"
+    rows = {row["name"]: row["outcome"] for row in every if of(row)}
     wrong = {name: what for name, what in rows.items() if what not in ("passed", "no other choice")}
     assert rows and not wrong, f"{wrong}\n{done.stderr[-6000:]}"
     # What belongs to no case, such as an op without one, fails every test.
     assert done.returncode == 0 or "failed: " in results.read_text() or "unsupported: " in results.read_text(), done.stderr
     return rows
+
+
+def test_a_damaged_case_fails_whoever_asks(case_list, tmp_path):
+    """The rows of an instruction set say nothing of a case that has none."""
+    isa = next(isa for isa in ISAS if supported(isa))
+    good = json.loads(case_list.read_text())[0]
+    wrong = good | {"name": "neg of a wrong case", "mlir": good["mlir"].replace("ts.neg", "ts.no_such_op")}
+    for listed, fails in (([good], False), ([good, wrong], True)):
+        (tmp_path / "list.json").write_text(json.dumps(listed))
+        done = run(tmp_path / "list.json", "--results", tmp_path / "results.json", "--isa", isa)
+        done.returncode = 0  # what it says of ops without a case is another failure
+        try:
+            check_outcomes(lambda row: row["isa"] == isa, lambda part: (tmp_path, done), 0)
+        except AssertionError as error:
+            assert fails and "neg of a wrong case" in str(error), error
+        else:
+            assert not fails, done.stderr
 
 
 @pytest.fixture(scope="session")

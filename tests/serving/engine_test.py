@@ -209,15 +209,15 @@ def test_who_ends_while_a_step_is_prepared(models):
 @pytest.mark.parametrize("sequences, before", [(16, 4), (256, 8)])
 def test_steps_are_prepared_while_the_device_computes(models, sequences, before):
     """On the null driver, where nobody comes or goes and the host draws: each step but those that admit, and the device waits for 2 % of its time at most.
-    A thread that gets no core in time is late: the best of five runs counts."""
+    Which steps are prepared is the same in each run; a thread that gets no core in time lets the device wait, so of that the best of five counts."""
     requests = [dict(prompt=drawn_prompt(i, 8), max_tokens=60, ignore_eos=True, temperature=1.0, seed=i) for i in range(sequences)]
     for _ in range(5):
         statistics = models("llama").run([requests], faults=[""], threads=1, kv_memory=32 << 20, max_sequences=256, step_us=20000)["statistics"]
         assert statistics["steps"] >= 60 and statistics["between_us"] > 0
+        assert statistics["prepared"] >= statistics["steps"] - before
         waits = statistics["between_us"] / statistics["steps"]
-        if statistics["prepared"] >= statistics["steps"] - before and waits <= 0.02 * 20000:
+        if waits <= 0.02 * 20000:
             break
-    assert statistics["prepared"] >= statistics["steps"] - before
     assert waits <= 0.02 * 20000
 
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import socket
 import struct
 import time
+from pathlib import Path
 
 import pytest
 from http_test import JSON, call, error_of, events, metric, post
 from null_server import wait_for
 from soak import rss
-from tools_test import WEATHER, scripted  # noqa: F401
+from tool_calls_test import WEATHER, scripted  # noqa: F401
 
 LONG = {"prompt": "a b c", "max_tokens": 2000, "ignore_eos": True}
 TOOL = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
@@ -22,14 +24,12 @@ def head(*lines, path="/v1/completions", host="localhost", method="POST"):
     return "\r\n".join([f"{method} {path} HTTP/1.1", f"Host: {host}", "Content-Type: application/json", *lines]).encode() + b"\r\n\r\n"
 
 
-def exchange(server, data, ends=False, seconds=10):
+def exchange(server, data, seconds=10):
     """All that comes back until the server ends the connection, or 0.3 s nothing comes."""
     with socket.create_connection((server.host, server.port), timeout=seconds) as raw:
         answer = b""
         try:
             raw.sendall(data)
-            if ends:
-                raw.shutdown(socket.SHUT_WR)
             while part := raw.recv(65536):
                 answer += part
                 raw.settimeout(0.3)
@@ -42,7 +42,18 @@ def statuses(answer):
     return [int(part.split(b" ", 1)[0]) for part in answer.split(b"HTTP/1.1 ")[1:]]
 
 
-SMUGGLED = b"GET /version HTTP/1.1\r\nHost: localhost\r\n\r\n"
+def check_refused(server, data):
+    """What comes back is one answer, that this is no HTTP, and the server ends the connection: it waits for no more."""
+    answer = b""
+    with socket.create_connection((server.host, server.port), timeout=20) as raw:
+        raw.sendall(data)
+        while part := raw.recv(65536):
+            answer += part
+    assert statuses(answer) == [400] and b'"bad_http"' in answer, answer
+
+
+SMUGGLED = b"GET /version?a HTTP/1.1\r\nHost: localhost\r\n\r\n"
+assert len(SMUGGLED) == 44  # of the lengths below: whoever takes one reads it as a body, and answers that
 
 
 @pytest.mark.parametrize(
@@ -54,21 +65,34 @@ SMUGGLED = b"GET /version HTTP/1.1\r\nHost: localhost\r\n\r\n"
 )  # fmt: skip
 def test_a_body_of_no_known_length_is_no_second_request(server, lines):
     """Whoever forwards it may see a body where this server would see a request."""
-    answer = exchange(server, head(*lines) + SMUGGLED)
-    assert statuses(answer) in ([400], [501], []), answer
-    assert b'"version"' not in answer
+    check_refused(server, head(*lines) + SMUGGLED)
 
 
 @pytest.mark.parametrize("codings", ["gzip, chunked", "chunked, chunked"])
 def test_codings_before_chunks_are_refused(server, codings):
-    answer = exchange(server, head(f"Transfer-Encoding: {codings}") + b"2\r\n{}\r\n0\r\n\r\n" + SMUGGLED)
-    assert statuses(answer) in ([400], [501]), answer
+    check_refused(server, head(f"Transfer-Encoding: {codings}") + b"2\r\n{}\r\n0\r\n\r\n" + SMUGGLED)
 
 
-@pytest.mark.parametrize("chunk", [b"-1\r\n{}\r\n", b"g\r\n", b"\r\n", b" 2\r\n{}\r\n", b"0x2\r\n{}\r\n", b"ffffffffffffffffffff\r\n{}", b"2\n{}\n0\n\n", b"2\r\n{}xx0\r\n\r\n", b"\xff\r\n"])
+@pytest.mark.parametrize("chunk", [b"-1\r\n{}\r\n", b"-2\r\n{}\r\n", b"+2\r\n{}\r\n", b"g\r\n", b"\r\n", b" 2\r\n{}\r\n", b"0x2\r\n{}\r\n", b"ffffffffffffffffffff\r\n{}\r\n",
+                                   b"2\n{}\n0\n\n", b"2\r\n{}xx", b"\xff\r\n"])  # fmt: skip
 def test_chunks_of_no_size_are_refused(server, chunk):
-    answer = exchange(server, head("Transfer-Encoding: chunked") + chunk, ends=True)
-    assert statuses(answer) in ([400], []), answer
+    """Complete but for the size: a server that takes it answers what is in it, and the request behind it."""
+    check_refused(server, head("Transfer-Encoding: chunked") + chunk + b"0\r\n\r\n" + SMUGGLED)
+
+
+def test_fields_of_a_trailer_are_none_of_the_header(serve):
+    """They come behind the body: no key is given there, and no type of the body."""
+    guarded = serve("--api-key", "a-key")
+    data = json.dumps({"prompt": "x", "max_tokens": 1}).encode()
+    chunks = b"%x\r\n%b\r\n0\r\n" % (len(data), data)
+    key, kind = b"Authorization: Bearer a-key\r\n", b"Content-Type: application/json\r\n"
+    for header, trailer, status in (
+        (kind + key, b"", 200), (kind, b"", 401), (kind, key, 401), (kind + key, key.replace(b"a-key", b"none"), 200),
+        (key + b"Content-Type: text/plain\r\n", kind, 415), (kind + key, b"Content-Type: text/plain\r\n", 200),
+        (kind + key, b"Origin: http://evil.example\r\n", 200),
+    ):  # fmt: skip
+        first = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n"
+        assert statuses(exchange(guarded, first + header + b"\r\n" + chunks + trailer + b"\r\n")) == [status], (header, trailer)
 
 
 @pytest.mark.parametrize("part", [b"1;" + b"a" * 1000, b"0\r\nX: " + b"a" * 1000, b"1" + b"0" * 1000], ids=["extension", "trailer", "zeros"])
@@ -99,8 +123,8 @@ def test_two_hosts_or_none_are_refused(server):
 
 def test_answers_are_json_whatever_was_sent(server):
     answer = exchange(server, b"GET /version HTTP/1.1\r\nHost: \xff\xfe\x80\"\\\r\nConnection: close\r\n\r\n")
-    if answer:
-        json.loads(answer.partition(b"\r\n\r\n")[2].decode())
+    assert statuses(answer) in ([400], [403]), answer
+    json.loads(answer.partition(b"\r\n\r\n")[2].decode())
 
 
 @pytest.mark.parametrize("body", [{"prompt": "x", "model": "m" * 5_000_000}, {"prompt": "x", "f" * 5_000_000: 1}, {"messages": [{"role": "user", "content": [{"type": "t" * 5_000_000}]}]},
@@ -119,10 +143,10 @@ def test_numbers_that_are_none_are_refused(server, text):
     assert error_of(server, "/v1/completions", f'{{"prompt": "x", "max_tokens": 1, {text}}}')["message"]
 
 
-@pytest.mark.parametrize("more", [{"seed": -1}, {"seed": -(2**63)}, {"seed": 2**63 - 1}, {"timeout": 1e9}, {"temperature": 1e-320}, {"top_p": 5e-324}, {"min_p": 1e-320}, {"priority": -(2**31)}])
+@pytest.mark.parametrize("more", [{"seed": -1}, {"seed": -(2**63)}, {"seed": 2**63 - 1}, {"timeout": 86400}, {"temperature": 1e-320}, {"top_p": 5e-324}, {"min_p": 1e-320}, {"priority": -(2**31)}])
 def test_numbers_at_their_bounds_are_taken(server, more):
     status, answer = post(server, "/v1/completions", {"prompt": "a b", "max_tokens": 2} | more)
-    assert status == 200 or answer["error"]["param"] == next(iter(more)), answer
+    assert status == 200, answer
 
 
 def test_stop_strings_are_few_short_texts(server):
@@ -191,6 +215,22 @@ def test_an_answer_to_head_has_no_body(server, path):
     assert second.startswith(b"200")
 
 
+@pytest.mark.parametrize("lines", [["Host: evil.example"], ["Transfer-Encoding: gzip"], ["Expect: 200-ok"], ["Content-Length: 99999999999"]], ids=["hosts", "coding", "expectation", "length"])
+def test_a_refusal_of_head_has_no_body(server, lines):
+    answer = exchange(server, head(*lines, path="/version", method="HEAD"))
+    assert len(statuses(answer)) == 1 and statuses(answer)[0] >= 400 and answer.endswith(b"\r\n\r\n"), answer
+
+
+def test_who_is_refused_is_not_listened_to_for_long(server):
+    """A byte now and then keeps no connection."""
+    with socket.create_connection((server.host, server.port), timeout=20) as raw:
+        raw.sendall(head("Host: evil.example"))
+        with pytest.raises(ConnectionError):
+            for _ in range(60):
+                raw.sendall(b"a")
+                time.sleep(0.5)
+
+
 def leave(raw, abruptly):
     if abruptly:
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -242,13 +282,17 @@ def test_many_requests_in_one_connection(server):
 @pytest.mark.parametrize("body", [lambda n: {"messages": [{"role": "user", "content": "x"}] * n}, lambda n: {"messages": [{"role": "user", "content": [{"type": "text", "text": "x"}] * n}]},
                                   lambda n: {"messages": [], "x": [[]] * n}], ids=["messages", "parts", "lists"])  # fmt: skip
 def test_long_lists_take_time_in_proportion(server, body):
-    """Of eight times as many entries not 64 times as long; the best of two."""
+    """Of eight times as many entries not 64 times as much of the server's processor; the best of two."""
+
+    def processor():
+        fields = Path(f"/proc/{server.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def seconds(count):
         def once():
-            began = time.monotonic()
+            began = processor()
             assert call(server, "POST", "/v1/chat/completions", body(count) | {"max_tokens": 1})[0] in (200, 400)
-            return time.monotonic() - began
+            return processor() - began
 
         return min(once(), once())
 
@@ -275,8 +319,12 @@ def test_keys_are_compared_whole(serve):
     body = {"prompt": "x", "max_tokens": 1}
     for given in ("Bearer a-key ", "bearer a-key", "BEARER  a-key"):
         assert post(guarded, "/v1/completions", body, headers={"Authorization": given})[0] == 200, given
-    for given in ("Bearer a-key\0", "Bearer a-ke", "Bearer a-keyy", "Bearer", "Bearer ", "Basic a-key", "a-key", "Bearer a-key, Bearer a-key"):
+    for given in ("Bearer a-ke", "Bearer a-keyy", "Bearer", "Bearer ", "Basic a-key", "a-key", "Bearer a-key, Bearer a-key"):
         connection = http.client.HTTPConnection(guarded.host, guarded.port, timeout=20)
-        connection.request("POST", "/v1/completions", json.dumps(body), JSON | {"Authorization": given.replace("\0", "")  + ("x" if "\0" in given else "")})
+        connection.request("POST", "/v1/completions", json.dumps(body), JSON | {"Authorization": given})
         assert connection.getresponse().status == 401, given
         connection.close()
+    data = json.dumps(body)
+    for given in ("Bearer a-key\0", "Bearer a-key\0x", "Bearer a\0key"):  # which http.client does not send
+        answer = exchange(guarded, head(f"Authorization: {given}", f"Content-Length: {len(data)}") + data.encode())
+        assert statuses(answer) in ([400], [401]), given

@@ -15,7 +15,7 @@ import torch
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "bench"))
 
-from drawn import sweep_case, check, minimise, other_sizes, summary  # noqa: E402
+from drawn import check, minimise, other_sizes, summary, sweep_case  # noqa: E402
 from drawn.workers import Worker  # noqa: E402
 
 CASES = os.environ.get("KNAPPER_SWEEP_CASES", "60")
@@ -123,9 +123,25 @@ def test_errors_of_few_elements_are_judged_over_draws(dtype):
 
         return check.decide(again(0), again)
 
-    built = cases.Built(torch.nn.Identity(), [], None)
+    built = sweep_case.Built(torch.nn.Identity(), [], None)
     assert all(verdict(number, 1, 0).right for number in range(300))
     assert not any(verdict(number, 0, 60 * noise).right for number in range(50))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("first, wrong", [(0.02, 0.0), (1.0, 1.1)], ids=["flushed to 0", "one draw"])
+def test_one_wrong_draw_of_few_elements_is_seen(dtype, first, wrong):
+    """Among 19 right ones of about 1, rounded as torch's."""
+    built = sweep_case.Built(torch.nn.Identity(), [], None)
+
+    def again(n: int, changed: bool = True) -> check.Verdict:
+        wanted = 0.5 + torch.rand(1, generator=torch.Generator().manual_seed(n), dtype=torch.float64) if n else torch.tensor([first], dtype=torch.float64)
+        got = torch.tensor([wrong], dtype=dtype) if changed and not n else wanted.to(dtype)
+        return check.judge(got, wanted.to(dtype), wanted, built, [])
+
+    assert not check.decide(again(0), again).right
+    # All right, judged as if the first were doubtful.
+    assert check.decide(dataclasses.replace(again(0, False), right=False, doubtful=True), again).right
 
 
 def test_modules_with_named_sizes_are_judged_at_others(tmp_path):
