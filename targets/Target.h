@@ -61,8 +61,9 @@ public:
   virtual std::span<const TargetPass> preparation() const { return {}; }
 
   /// Rewrites a function whose kernels are formed: operands in the order that
-  /// schedules read them.
-  virtual void arrange(mlir::func::FuncOp function) const {}
+  /// schedules read them. `target`: the first of those compiled for.
+  virtual void arrange(mlir::func::FuncOp function,
+                       const TargetDesc &target) const {}
 
   /// An image for each of `targets`, on at most `threads` threads. `dialects`
   /// is what `build` of a job needs. The error names the kernel.

@@ -40,7 +40,7 @@ Status formKernels(CompileState &state) {
 /// Operands as the target's schedules read them.
 Status arrangeOperands(CompileState &state) {
   for (func::FuncOp function : ts::withBodies(state.main()))
-    state.target->arrange(function);
+    state.target->arrange(function, state.targets.front());
   return success();
 }
 

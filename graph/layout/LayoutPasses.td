@@ -31,6 +31,8 @@ def PackFilters : Pass<"pack-filters", "::mlir::func::FuncOp"> {
   let summary = "filters that are no constants in panels (CPUs, formed kernels)";
   let description = "See graph/layout/PackFilters.h.";
   let dependentDialects = ["::knapper::ts::TsDialect"];
+  let options = [Option<"l2Bytes", "l2-bytes", "int64_t", "1 << 20", "the second-level cache of a core">,
+                 Option<"programs", "programs", "int64_t", "8", "programs that keep the device busy">];
 }
 
 def ConvPhases : Pass<"conv-phases", "::mlir::func::FuncOp"> {

@@ -63,11 +63,12 @@ TransposeOp onlyTranspose(Value value) {
 /// Where `filter`, a transpose's result, comes from if the convolution takes it
 /// as it lies there; null. One program then has all output pixels of a panel,
 /// so that each panel is transposed once.
-Value filterInPlace(ConvOp conv, Value filter, int64_t panel) {
-  // Panels for a few threads; taps for which a schedule unrolls its code; bytes
-  // of an image that leave room for panels in a second-level cache.
-  constexpr int64_t leastPanels = 8, mostTaps = 9, step = 16,
-                    mostImageBytes = 512 << 10;
+Value filterInPlace(ConvOp conv, Value filter, int64_t panel,
+                    const FilterModel &model) {
+  // Taps for which a schedule unrolls its code; bytes of an image that leave
+  // room for panels in the second-level cache.
+  constexpr int64_t mostTaps = 9, step = 16;
+  int64_t mostImageBytes = model.l2Bytes / 2;
   TransposeOp from = onlyTranspose(filter);
   SmallVector<Dim> window = dimsOf(filter), in = dimsOf(conv.getInput()),
                    out = dimsOf(conv.getResult());
@@ -98,7 +99,7 @@ Value filterInPlace(ConvOp conv, Value filter, int64_t panel) {
   // Of a window of one pixel no others are read.
   int64_t pixels = elements(taps > 1 ? in : out);
   if (!in[0].isConstant(1) || taps > mostTaps || channels % step ||
-      features % panel || features / panel < leastPanels ||
+      features % panel || features / panel < model.programs ||
       elements(out) > mostPixels || pixels * channels * 4 > mostImageBytes)
     return {};
   return from->getParentOfType<KernelOp>().getInputs()[0];
@@ -192,7 +193,7 @@ Value readPanels(OpBuilder &b, Location loc, Value panels, int64_t features) {
   return makeSlice(b, loc, value, rank - 2, all.like(0), all.like(features));
 }
 
-void packFilter(KernelOp kernel) {
+void packFilter(KernelOp kernel, const FilterModel &model) {
   auto convs = kernel.getBody().getOps<ConvOp>();
   if (convs.empty())
     return;
@@ -205,7 +206,7 @@ void packFilter(KernelOp kernel) {
   OpOperand &operand = kernel->getOpOperand(filter.getArgNumber());
   Operation *before = operand.get().getDefiningOp();
   int64_t panel = choosePanel(features);
-  Value inPlace = filterInPlace(conv, operand.get(), panel);
+  Value inPlace = filterInPlace(conv, operand.get(), panel, model);
   Value panels = inPlace ? cutInPanels(b, conv.getLoc(), inPlace, panel)
                          : makePanels(b, conv.getLoc(), operand.get(), panel);
   operand.set(panels);
@@ -220,15 +221,18 @@ void packFilter(KernelOp kernel) {
 }
 
 struct PackFiltersPass : knapper::impl::PackFiltersBase<PackFiltersPass> {
-  void runOnOperation() override { packFilters(getOperation()); }
+  using Base::Base;
+  void runOnOperation() override {
+    packFilters(getOperation(), {.l2Bytes = l2Bytes, .programs = programs});
+  }
 };
 
 } // namespace
 
-void knapper::packFilters(func::FuncOp function) {
+void knapper::packFilters(func::FuncOp function, const FilterModel &model) {
   SmallVector<KernelOp> kernels(function.getOps<KernelOp>());
   for (KernelOp kernel : kernels)
-    packFilter(kernel);
+    packFilter(kernel, model);
 }
 
 std::optional<PackedFilter> knapper::packedFilter(Value filter) {

@@ -35,8 +35,16 @@ class FuncOp;
 
 namespace knapper {
 
+/// What decides whether a filter stays where it lies.
+struct FilterModel {
+  /// The second-level cache of a core.
+  int64_t l2Bytes = 1 << 20;
+  /// Programs that keep the device busy: one program has all pixels of a panel.
+  int64_t programs = 8;
+};
+
 /// Packs the filters of the function's convolution kernels.
-void packFilters(mlir::func::FuncOp function);
+void packFilters(mlir::func::FuncOp function, const FilterModel &model = {});
 
 /// A filter that a kernel reads from the panels that `packFilters` made.
 struct PackedFilter {

@@ -26,10 +26,13 @@ void decompose(mlir::func::FuncOp function, const TargetDesc &) {
   });
 }
 
+/// That keep the cores busy, also of a machine larger than the one described.
+constexpr int64_t kPrograms = 8;
+
 // A sum of everything would be one program, on one core; narrow columns leave
 // most of a register empty.
 void splitForCores(mlir::func::FuncOp function, const TargetDesc &) {
-  splitReductions(function, {.programs = 8,
+  splitReductions(function, {.programs = kPrograms,
                              .tile = 64,
                              .leastColumn = 512,
                              .wide = 64,
@@ -84,8 +87,11 @@ public:
     return kPreparation;
   }
 
-  void arrange(mlir::func::FuncOp function) const override {
-    packFilters(function);
+  void arrange(mlir::func::FuncOp function,
+               const TargetDesc &target) const override {
+    packFilters(function,
+                {.l2Bytes = target.l2Bytes,
+                 .programs = std::max<int64_t>(kPrograms, 2 * target.cores)});
   }
 
   Expected<std::vector<CompiledImage>>

@@ -5,6 +5,7 @@
 
 #include "mlir/IR/MLIRContext.h"
 #include "llvm/AsmParser/Parser.h"
+#include "llvm/IR/DiagnosticInfo.h"
 #include "llvm/IR/LLVMContext.h"
 #include "llvm/IR/Module.h"
 #include "llvm/Support/SourceMgr.h"
@@ -93,6 +94,59 @@ std::string objectOf(const char *ir) {
   auto object = (*emitter)->emit(*module);
   EXPECT_TRUE(object);
   return std::move(*object);
+}
+
+/// What `emitter` writes of `ir`; nothing if it refuses.
+std::optional<std::string> emitted(ObjectEmitter &emitter, const char *ir,
+                                   bool assembly = false) {
+  llvm::LLVMContext context;
+  llvm::SMDiagnostic problem;
+  std::unique_ptr<llvm::Module> module =
+      llvm::parseAssemblyString(ir, problem, context);
+  EXPECT_TRUE(module) << problem.getMessage().str();
+  emitter.prepare(*module);
+  Expected<std::string> object = emitter.emit(*module, assembly);
+  // What is reported later does not reach the emitter, which no longer waits.
+  context.diagnose(llvm::DiagnosticInfoGeneric("late", llvm::DS_Remark));
+  if (!object)
+    return std::nullopt;
+  return std::move(*object);
+}
+
+// An emitter keeps its passes from module to module: neither the modules
+// before nor those that failed show in what it writes.
+TEST(ObjectEmitter, WritesWhatAFreshOneDoes) {
+  const char *first = "define float @f(float %x) {\n"
+                      " %y = fadd float %x, 3.0\n ret float %y\n}",
+             *second = "@t = internal constant [2 x i32] [i32 3, i32 5]\n"
+                       "define i32 @g(i64 %i) {\n"
+                       " %p = getelementptr i32, ptr @t, i64 %i\n"
+                       " %v = load i32, ptr %p\n ret i32 %v\n}",
+             *bad = "define void @h() #0 {\n"
+                    " %p = alloca [4096 x i8]\n"
+                    " call void asm sideeffect \"\", \"r\"(ptr %p)\n"
+                    " ret void\n}\n"
+                    "attributes #0 = { \"warn-stack-size\"=\"64\" }";
+  auto target = cpuTarget("x86-64-v3");
+  auto fresh = [&] { return std::move(*ObjectEmitter::create(*target)); };
+  std::optional<std::string> ofFirst = emitted(*fresh(), first),
+                             ofSecond = emitted(*fresh(), second),
+                             text = emitted(*fresh(), first, true);
+  ASSERT_TRUE(ofFirst && ofSecond && text);
+  EXPECT_THAT(*text, HasSubstr("vaddss"));
+
+  std::unique_ptr<ObjectEmitter> one = fresh(), other = fresh();
+  EXPECT_EQ(emitted(*one, first), ofFirst);
+  EXPECT_EQ(emitted(*one, second), ofSecond);
+  EXPECT_EQ(emitted(*other, second), ofSecond);
+  EXPECT_EQ(emitted(*other, first), ofFirst);
+  for (bool assembly : {false, true}) {
+    EXPECT_FALSE(emitted(*one, bad, assembly));
+    EXPECT_EQ(emitted(*one, second), ofSecond);
+    EXPECT_FALSE(emitted(*one, bad, assembly));
+    EXPECT_EQ(emitted(*one, first, true), text);
+    EXPECT_EQ(emitted(*one, first), ofFirst);
+  }
 }
 
 std::string linkError(const char *ir, const char *root) {

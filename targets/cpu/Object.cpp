@@ -2,6 +2,7 @@
 
 #include "runtime/base/ForkMutex.h"
 
+#include "llvm/ADT/ScopeExit.h"
 #include "llvm/Analysis/LoopAnalysisManager.h"
 #include "llvm/Analysis/TargetLibraryInfo.h"
 #include "llvm/IR/DiagnosticInfo.h"
@@ -233,39 +234,34 @@ struct Collector : llvm::DiagnosticHandler {
 
 Expected<std::string> ObjectEmitter::emit(llvm::Module &module, bool assembly) {
   std::string problems;
-  module.getContext().setDiagnosticHandler(
-      std::make_unique<Collector>(&problems));
-  auto none = [] {
-    return internalError("LLVM cannot write objects for x86-64");
-  };
-  std::string text;
-  if (assembly) {
-    llvm::SmallVector<char, 0> bytes;
-    llvm::raw_svector_ostream stream(bytes);
-    KernelPasses passes;
-    if (!impl->addEmission(passes, stream, llvm::CodeGenFileType::AssemblyFile))
-      return none();
-    passes.run(module);
-    text.assign(bytes.data(), bytes.size());
-  } else {
-    if (!impl->emission) {
-      impl->emission = std::make_unique<KernelPasses>();
-      if (!impl->addEmission(*impl->emission, impl->stream,
-                             llvm::CodeGenFileType::ObjectFile))
-        return none();
-    }
-    impl->bytes.clear();
-    impl->emission->run(module);
-    text.assign(impl->bytes.data(), impl->bytes.size());
+  llvm::LLVMContext &context = module.getContext();
+  context.setDiagnosticHandler(std::make_unique<Collector>(&problems));
+  auto restore = llvm::make_scope_exit([&] {
+    context.setDiagnosticHandler(std::make_unique<llvm::DiagnosticHandler>());
+  });
+  llvm::SmallVector<char, 0> text;
+  llvm::raw_svector_ostream stream(text);
+  std::unique_ptr<KernelPasses> passes;
+  if (!assembly)
+    passes = std::move(impl->emission); // back where it is once it has worked
+  if (!passes) {
+    passes = std::make_unique<KernelPasses>();
+    if (!impl->addEmission(*passes, assembly ? stream : impl->stream,
+                           assembly ? llvm::CodeGenFileType::AssemblyFile
+                                    : llvm::CodeGenFileType::ObjectFile))
+      return internalError("LLVM cannot write objects for x86-64");
   }
-  module.getContext().setDiagnosticHandler(
-      std::make_unique<llvm::DiagnosticHandler>());
-  if (!problems.empty()) {
-    impl->emission.reset(); // what it holds of the module is not known
+  impl->bytes.clear();
+  passes->run(module);
+  // Failed passes are dropped: what they hold of the module is not known.
+  if (!problems.empty())
     return internalError("code generation failed: " + problems,
                          module.getName().str());
-  }
-  return text;
+  llvm::ArrayRef<char> written = assembly ? text : impl->bytes;
+  std::string result(written.begin(), written.end());
+  if (!assembly)
+    impl->emission = std::move(passes);
+  return result;
 }
 
 } // namespace knapper

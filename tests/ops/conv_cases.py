@@ -146,6 +146,11 @@ for dtype in ["f32", "bf16"]:
     conv("3d", dtype, t("n", 2, 5, 6, 7), t(3, 2, 2, 2, 2), t("n", 3, 4, 5, 6), [1, 1, 1], sizes=N)
     conv("symbolic image", dtype, t(1, 3, "h", "w"), t(4, 3, 3, 3), t(1, 4, "h", "w"), [1, 1], None, [1, 1], [1, 1],
          sizes=[dict(h=5, w=5), dict(h=8, w=33)])
+# Filters that few pixels read where they lie: all channels in one chunk, several chunks, an image of one column.
+for name, c, image, window in [("at once", 48, [8, 7], [3, 3]), ("in chunks", 224, [5, 6], [3, 3]),
+                               ("of one column", 32, [11, 1], [3, 1]), ("of one column in chunks", 672, [7, 1], [3, 1])]:
+    out = [n - k + 1 for n, k in zip(image, window)]
+    conv(f"filter in place {name}", "f32", T("f32", 1, c, *image), T("f32", 512, c, *window), T("f32", 1, 512, *out), [1, 1])
 # Filters that are packed in pairs, and one whose rows are no whole pairs; a border, and none.
 for kh, kw, c, f, pad in [(1, 1, 16, 24, 0), (1, 1, 7, 50, 0), (3, 3, 4, 40, 1), (3, 2, 5, 8, 0), (3, 3, 5, 8, 1), (1, 3, 3, 17, 0)]:
     taps = [[[[(((i * kw + j) * c + k) * f + l) * 37 % 101 / 64 - 0.75 for l in range(f)] for k in range(c)]

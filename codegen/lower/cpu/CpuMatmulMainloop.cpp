@@ -13,10 +13,10 @@ namespace {
 /// Steps of k in one round of a loop that fetches ahead or has few sums.
 constexpr unsigned kUnroll = 4;
 /// Of a loop with many sums, which cover its counter and its pointers: more
-/// steps take longer to compile and no less time to run. Where a broadcast is
-/// an instruction of its own, which the sums have to cover too, they do take
-/// less (12 sums of AVX2: 1 to 3 % of a model).
-constexpr unsigned kFewSteps = 2, kManySums = 12, kManySumsOfBroadcasts = 16;
+/// steps take longer to compile and no less time to run. Of AVX-512 alone: with
+/// AVX2 a broadcast is an instruction of its own, which its 12 sums at most
+/// have to cover too (more steps save 1 to 3 % of a model).
+constexpr unsigned kFewSteps = 2, kManySums = 12;
 /// One row uses what it reads of B once, so it is bound by that: it asks for
 /// every line of B so many bytes ahead, and for the next panel by running on.
 constexpr unsigned kAhead = 2048;
@@ -160,9 +160,8 @@ void CpuLowering::Mainloop::readSizes() {
   ka = scalar(op.getKa());
   ldb = scalar(op.getLdb());
   k = scalar(op.getK());
-  unsigned many =
-      lower.target.vectorBytes == 64 ? kManySums : kManySumsOfBroadcasts;
-  if (!prefetched.pointer && rows * perRow() >= many)
+  if (lower.target.vectorBytes == 64 && !prefetched.pointer &&
+      rows * perRow() >= kManySums)
     unroll = kFewSteps;
   if (group > 1)
     k = b.CreateUDiv(k, b.getInt64(group));
@@ -339,11 +338,12 @@ void CpuLowering::Mainloop::step(llvm::Value *aPointer, llvm::Value *bPointer,
     matmul(aPointer, bPointer, u, sums);
 }
 
-/// In a round of kUnroll steps: of one row B itself, else the next panel.
+/// In a round of kUnroll steps: of one row B itself, which the next panel
+/// follows, unless B is a copy; else the next panel.
 void CpuLowering::Mainloop::fetchAhead(const Carried &state, Carried &next) {
   if (!prefetched.pointer)
     return;
-  if (rows == 1) {
+  if (rows == 1 && op.getPrefetch() == op.getB()) {
     // The two nibbles of a step lie in one byte.
     unsigned bytesOfRound =
         kUnroll * (nibbles ? 1 : group) * columns * bb.bytes;

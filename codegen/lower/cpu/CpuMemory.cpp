@@ -536,12 +536,15 @@ LogicalResult CpuLowering::scatter(tile::ScatterOp op) {
       for (unsigned i = 0; i < laneCount(part->getType()); ++i)
         offsets.push_back(laneOf(b, part, i));
     // LLVM compares each store with all others, to merge what lies side by
-    // side; volatile ones it leaves as they are.
-    bool merges = haveNeighbours(offsets);
+    // side; volatile ones it leaves as they are. In exchange they stay in
+    // order, and no load of a later step moves above them: of few stores the
+    // comparison costs less.
+    constexpr size_t manyStores = 64;
+    bool keep = offsets.size() >= manyStores && !haveNeighbours(offsets);
     for (auto [lane, offset] : llvm::enumerate(offsets)) {
       llvm::Value *to = b.CreateGEP(ref->memory, ref->pointer, offset);
       tag(b.CreateAlignedStore(b.CreateExtractElement(value, lane), to,
-                               llvm::Align(ref->bytes), /*isVolatile=*/!merges),
+                               llvm::Align(ref->bytes), /*isVolatile=*/keep),
           *ref);
     }
     return success();

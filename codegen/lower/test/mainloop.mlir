@@ -127,3 +127,22 @@ tile.func @m1x48(%a: !tile.buffer<f32>, %b: !tile.buffer<f32>, %y: !tile.buffer<
   tile.store %r0, %y[%p] : vector<48xf32>, !tile.buffer<f32>
   tile.return
 }
+
+// One row of a copy of B, behind which the next panel does not lie: that is
+// asked for where it lies, 12 lines in four steps of k, and not the copy.
+// V4-LABEL: m1x48_copied:
+// V4-NOT: prefetch{{.*}}2{{[0-9][0-9][0-9]}}(
+// V4: prefetcht1
+// V4-NOT: prefetch{{.*}}2{{[0-9][0-9][0-9]}}(
+// V4: retq
+tile.func @m1x48_copied(%a: !tile.buffer<f32>, %b: !tile.buffer<f32>, %w: !tile.buffer<f32>, %y: !tile.buffer<f32>, %k: index) {
+  %p = tile.program_id
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c192 = arith.constant 192 : index
+  %cbn = arith.constant 48 : index
+  %acc = tile.mainloop A(%a[%c0], row %k, k %c1) B(%b[%c0], k %cbn) over %k prefetch %w[%c0] step %c192 {b_alignment = 64} : !tile.buffer<f32>, !tile.buffer<f32> -> vector<1x48xf32>
+  %r0 = vector.extract %acc[0] : vector<48xf32> from vector<1x48xf32>
+  tile.store %r0, %y[%p] : vector<48xf32>, !tile.buffer<f32>
+  tile.return
+}

@@ -451,29 +451,36 @@ LogicalResult chooseCpuWinograd(ts::KernelOp kernel, const TargetDesc &target,
     return (std::max<int64_t>(1, representative(size)) + 1) / kOut;
   };
   int64_t height = halved(w->outHeight), width = halved(w->outWidth);
-  // As many tiles as keep V, the sixteenfold input, in two fifths of L2. Blocks
-  // that transform the filter are larger, for V is read once a panel.
-  int64_t budget = target.l2Bytes * (w->panel ? 4 : 2) / 5;
-  int64_t most =
-      std::clamp<int64_t>(budget / (kMatrices * channels * 4), 12, 96);
   auto blocks = [](int64_t size, int64_t of) { return (size + of - 1) / of; };
   int64_t &columns = config.columns, &rows = config.rows,
           &groups = config.groups;
-  columns = most;
-  rows = 1;
-  if (w->outWidth.asConstant()) {
-    columns = blocks(width, blocks(width, most));
-    rows = std::clamp<int64_t>(most / columns, 1, height);
-    if (w->outHeight.asConstant())
-      rows = blocks(height, blocks(height, rows));
-  }
-  int64_t images = w->images.asConstant().value_or(1);
-  int64_t number = std::max<int64_t>(1, images) * blocks(height, rows) *
-                   blocks(width, columns);
-  // Programs that share a block transform its input once each.
-  groups = std::clamp<int64_t>(blocks(8, number), 1,
-                               std::max<int64_t>(1, features / 64));
-  groups = std::min(groups, panels);
+  int64_t images = w->images.asConstant().value_or(1), number = 1;
+  constexpr int64_t leastPrograms = 8;
+  // Blocks of as many tiles as keep V, the sixteenfold input, in `fifths` of
+  // L2; programs that share a block transform its input once each.
+  auto cut = [&](int64_t fifths) {
+    int64_t budget = target.l2Bytes * fifths / 5;
+    int64_t most =
+        std::clamp<int64_t>(budget / (kMatrices * channels * 4), 12, 96);
+    columns = most;
+    rows = 1;
+    if (w->outWidth.asConstant()) {
+      columns = blocks(width, blocks(width, most));
+      rows = std::clamp<int64_t>(most / columns, 1, height);
+      if (w->outHeight.asConstant())
+        rows = blocks(height, blocks(height, rows));
+    }
+    number = std::max<int64_t>(1, images) * blocks(height, rows) *
+             blocks(width, columns);
+    groups = std::clamp<int64_t>(blocks(leastPrograms, number), 1,
+                                 std::max<int64_t>(1, features / 64));
+    groups = std::min(groups, panels);
+    return number * groups;
+  };
+  // Blocks that transform the filter are larger, for V is read once a panel, if
+  // that leaves programs enough.
+  if (!w->panel || cut(4) < leastPrograms)
+    cut(2);
 
   // Worth it? In FMAs of one core, each two; a transform of a vector
   // of channels takes about as long as 100 of them.

@@ -1,7 +1,6 @@
 #include "codegen/schedule/core/RegisterTiles.h"
 #include "codegen/schedule/core/LaneLoops.h"
 #include <limits>
-#include <utility>
 
 using namespace mlir;
 
@@ -70,23 +69,19 @@ static LogicalResult forEqualTiles(
       });
 }
 
-/// The sizes that are emitted, in rising order.
-static SmallVector<int64_t> sizesOfTiles(int64_t tileRows,
-                                         ArrayRef<int64_t> counts) {
-  SmallVector<int64_t> sizes{1};
-  if (tileRows > 2)
-    sizes.push_back((tileRows + 1) / 2);
-  if (tileRows > 1)
-    sizes.push_back(tileRows);
+SmallVector<int64_t> sizesOfTiles(int64_t tileRows, ArrayRef<int64_t> counts) {
   if (counts.size() == 1)
     return {counts[0]};
-  if (!counts.empty())
-    llvm::erase_if(sizes, [&, below = int64_t(0)](int64_t size) mutable {
-      int64_t least = std::exchange(below, size);
-      return llvm::none_of(counts, [&](int64_t count) {
-        return least < count && count <= size;
-      });
-    });
+  SmallVector<int64_t> sizes;
+  int64_t below = 0;
+  for (int64_t size : {int64_t(1), (tileRows + 1) / 2, tileRows}) {
+    bool taken = counts.empty() || llvm::any_of(counts, [&](int64_t count) {
+                   return below < count && count <= size;
+                 });
+    if (size > below && taken)
+      sizes.push_back(size);
+    below = size;
+  }
   return sizes;
 }
 

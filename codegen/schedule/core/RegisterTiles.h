@@ -66,5 +66,9 @@ llvm::LogicalResult forRowTiles(
 /// all rows.
 llvm::SmallVector<int64_t> countsOfTiles(int64_t rows, int64_t tileRows,
                                          int64_t block);
+/// The sizes that tiles of `counts` valid rows are emitted in, rising: each
+/// count has one that holds it. No counts: what any number of rows takes.
+llvm::SmallVector<int64_t> sizesOfTiles(int64_t tileRows,
+                                        llvm::ArrayRef<int64_t> counts);
 
 } // namespace knapper
