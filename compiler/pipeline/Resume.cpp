@@ -83,16 +83,23 @@ Status Resume::readModule() {
   auto isProgram = [](ModuleOp module) {
     return bool(module.lookupSymbol<func::FuncOp>("main"));
   };
+  auto check = [&]() -> Status {
+    TRY(checkProgram(state.main(), path));
+    // What runs of an exec program is in its own file.
+    if (first.in != Level::exec)
+      checkSlices(*state.module);
+    return success();
+  };
   if (isProgram(*read)) {
     state.module = std::move(read);
-    return checkProgram(state.main(), path);
+    return check();
   }
   for (ModuleOp module : read->getOps<ModuleOp>())
     if (isProgram(module)) {
       module->remove();
       state.module = module;
       file = std::move(read);
-      return checkProgram(state.main(), path);
+      return check();
     }
   return userError("there is no function main", path,
                    "name the entry function @main");

@@ -3,7 +3,7 @@
 #include "graph/fold/FoldConstants.h"
 #include "graph/layout/ChannelsLast.h"
 #include "graph/layout/ConvPhases.h"
-#include "graph/layout/FewFeatures.h"
+#include "graph/layout/PlaneLayout.h"
 #include "graph/layout/SplitPools.h"
 #include "graph/layout/Transforms.h"
 #include "graph/quantize/ConvertFloat.h"

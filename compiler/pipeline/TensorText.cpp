@@ -84,9 +84,9 @@ static bool leavesItsInput(ts::SliceOp op) {
   return false;
 }
 
-/// Fails the run where a part of `slice` along dim `i` lies outside of its
-/// input, unless sizes alone say that none does.
-static void checkPart(ts::SliceOp slice, unsigned i) {
+/// Fails the run, before `at`, where a part of `slice` along dim `i` lies
+/// outside of its input, unless sizes alone say that none does.
+static void checkPart(Operation *at, ts::SliceOp slice, unsigned i) {
   int64_t step = slice.getSteps()[i];
   ts::Dim start = ts::dimsOf(slice.getStarts())[i],
           size = ts::dimOf(slice.getInput(), i),
@@ -94,7 +94,7 @@ static void checkPart(ts::SliceOp slice, unsigned i) {
   ts::Dim end = start + (count - 1) * step;
   ts::Dim least = step > 0 ? start : end, most = step > 0 ? end : start;
   bool some = ts::lowerBound(count).value_or(0) > 0;
-  OpBuilder b(slice);
+  OpBuilder b(at);
   for (ts::Dim room : {least, size - most - 1}) {
     if (ts::lowerBound(room).value_or(-1) >= 0)
       continue;
@@ -108,9 +108,13 @@ static void checkPart(ts::SliceOp slice, unsigned i) {
 
 void checkSlices(ModuleOp program) {
   program.walk([](ts::SliceOp slice) {
-    if (isa<func::FuncOp>(slice->getParentOp()))
-      for (unsigned i = 0; i < slice.getSteps().size(); ++i)
-        checkPart(slice, i);
+    // A kernel has no checks in it. Sizes are symbols of the function as well.
+    auto function = slice->getParentOfType<func::FuncOp>();
+    if (!function || function.isExternal())
+      return;
+    Operation *at = function.getBody().findAncestorOpInRegion(*slice);
+    for (unsigned i = 0; i < slice.getSteps().size(); ++i)
+      checkPart(at, slice, i);
   });
 }
 

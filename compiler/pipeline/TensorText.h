@@ -37,7 +37,7 @@ parseTensorText(CompileState &state, const std::string &path);
 Status checkProgram(mlir::func::FuncOp main, const std::string &where);
 
 /// Slices whose parts depend on symbols are checked when they run, as front
-/// ends do it.
+/// ends do it; those in a kernel before it.
 void checkSlices(mlir::ModuleOp program);
 
 } // namespace knapper

@@ -1,5 +1,5 @@
 #include "graph/layout/ChannelsLast.h"
-#include "graph/layout/FewFeatures.h"
+#include "graph/layout/PlaneLayout.h"
 
 #include "graph/layout/LayoutPasses.h"
 #include "graph/layout/NormChannelsLast.h"

@@ -19,7 +19,7 @@
 //
 // On CPUs a convolution with few features keeps channels first, and one of
 // several groups with window 1 is a ts.dot of each image and group over
-// [F / groups, C / groups] x [C / groups, pixels] (FewFeatures.h).
+// [F / groups, C / groups] x [C / groups, pixels] (PlaneLayout.h).
 //
 // A graph without convolutions and pools is not changed. If the target reads
 // windows equally fast in both layouts (`onlyMixing`), neither is a graph whose
@@ -42,7 +42,7 @@ void populateChannelsLastPatterns(mlir::RewritePatternSet &patterns,
 
 /// Applies the patterns, with those of `simplify`, to a fixed point.
 /// `onlyMixing`: only if some convolution reads several channels for one
-/// feature. `keepPlanes`: convolutions and pools that prefer it (FewFeatures.h)
+/// feature. `keepPlanes`: convolutions and pools that prefer it (PlaneLayout.h)
 /// keep channels first. Fails if the patterns do not converge.
 mlir::LogicalResult useChannelsLast(mlir::func::FuncOp function,
                                     bool onlyMixing = false,

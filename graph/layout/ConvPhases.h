@@ -10,7 +10,7 @@
 // multiplied by the zeros between the input's elements. Up to s - 1 outputs
 // before the first are computed and cut off, so that all phases begin at the
 // same input. For targets whose schedules of convolutions read a spread input
-// as it stands (GPUs), and for few features on CPUs (FewFeatures.h).
+// as it stands (GPUs), and for few features on CPUs (PlaneLayout.h).
 //
 // This is the sub-pixel convolution of Shi et al., "Is the deconvolution layer
 // the same as a convolutional layer?", arXiv:1609.07009.

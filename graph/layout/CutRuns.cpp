@@ -1,4 +1,6 @@
 #include "graph/layout/CutRuns.h"
+#include "graph/fusion/Rules.h"
+#include "graph/fusion/Views.h"
 #include "graph/simplify/Match.h"
 #include "mlir/IR/IRMapping.h"
 
@@ -17,6 +19,29 @@ Value knapper::runOf(OpBuilder &b, Location loc, Value x, unsigned dim,
       dimArray(x.getContext(), starts), SmallVector<int64_t>(sizes.size(), 1));
 }
 
+/// Of `found`, those whose place is in the dims that they have: what may be the
+/// epilogue of a hero, and what reads a broadcast of more than a scalar, whose
+/// elements a run of memory finds by a division each.
+static llvm::SmallPtrSet<Operation *, 8>
+boundToDims(const llvm::SmallPtrSetImpl<Operation *> &found) {
+  llvm::SmallPtrSet<Operation *, 8> bound;
+  auto isBound = [&](Value operand) {
+    Operation *op = operand.getDefiningOp();
+    if (auto broadcast = dyn_cast_or_null<BroadcastOp>(op))
+      return rankOf(broadcast.getInput()) > 0;
+    while (op && fusion::isView(op))
+      op = op->getOperand(0).getDefiningOp();
+    return op && (fusion::heroOf(op) || bound.contains(op));
+  };
+  auto isNext = [&](Operation *op) {
+    return !bound.contains(op) && llvm::any_of(op->getOperands(), isBound);
+  };
+  for (auto op = llvm::find_if(found, isNext); op != found.end();
+       op = llvm::find_if(found, isNext))
+    bound.insert(*op);
+  return bound;
+}
+
 /// Elementwise ops on all of `x` and what it is made of, that nothing else but
 /// `last` reads.
 static llvm::SmallPtrSet<Operation *, 8> madeOnlyFor(Operation *last, Value x) {
@@ -33,6 +58,8 @@ static llvm::SmallPtrSet<Operation *, 8> madeOnlyFor(Operation *last, Value x) {
         found.insert(op).second)
       llvm::append_range(work, op->getOperands());
   }
+  for (Operation *op : boundToDims(found))
+    found.erase(op);
   auto isReadElsewhere = [&](Operation *op) {
     return !llvm::all_of(op->getUsers(), [&](Operation *user) {
       return user == last || found.contains(user);

@@ -6,11 +6,11 @@
 #include "graph/layout/AlignMatrices.h"
 #include "graph/layout/ChannelsLast.h"
 #include "graph/layout/ConvPhases.h"
-#include "graph/layout/FewFeatures.h"
 #include "graph/layout/GateDots.h"
 #include "graph/layout/MergeReducedDims.h"
 #include "graph/layout/PackFilters.h"
 #include "graph/layout/PadChannels.h"
+#include "graph/layout/PlaneLayout.h"
 #include "graph/layout/Selections.h"
 #include "graph/layout/SplitPools.h"
 #include "graph/layout/SplitReductions.h"
@@ -257,6 +257,16 @@ std::vector<Step> pipeline() {
                                  .lines = 64,
                                  .leastLine = 2,
                                  .around = 1});
+             return mlir::success();
+           }},
+          {"split-reductions of runs",
+           [](func::FuncOp f) {
+             splitReductions(f, {.programs = 64,
+                                 .tile = 4,
+                                 .part = 2,
+                                 .leastColumn = 2,
+                                 .row = 2,
+                                 .flatRuns = true});
              return mlir::success();
            }},
           {"split-sorts",

@@ -1,6 +1,6 @@
 #include "graph/layout/SplitPools.h"
 
-#include "graph/layout/FewFeatures.h"
+#include "graph/layout/PlaneLayout.h"
 #include "ir/tensor/Dialect.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 

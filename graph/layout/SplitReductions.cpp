@@ -285,17 +285,22 @@ static void split(ReduceOp op, const SplitModel &model) {
                           tensorType(context, dimsOf(x), b.getF32Type()), x);
   int64_t first = rows ? 2 : 1, second = rows ? 1 : 0;
   Value rest;
-  // A part that begins or ends within a row of the last dim: what is computed
-  // before is computed of one run of memory, not of each lane's place in two.
-  constexpr int64_t access = 64; // elements
-  bool crosses =
-      rows && reduced > 1 && *dimOf(x, rank - 1).asConstant() % access;
-  if (cut.rest || crosses) {
-    SmallVector<Dim> flat = {dim(*results), dim(length)};
-    if (columns)
-      std::swap(flat[0], flat[1]);
-    std::tie(x, rest) =
-        cutInTwo(b, op, x, flat, second, parts * cut.each, cut.rest);
+  // Rows of the last dim that are no whole tiles, of which a tile's lanes would
+  // each find their place in two dims.
+  constexpr int64_t tile = 64; // elements
+  bool hasPartialTiles =
+      rows && reduced > 1 && *dimOf(x, rank - 1).asConstant() % tile;
+  SmallVector<Dim> flat = {dim(*results), dim(length)};
+  if (columns)
+    std::swap(flat[0], flat[1]);
+  int64_t whole = parts * cut.each;
+  if (model.flatRuns && (cut.rest || hasPartialTiles)) {
+    std::tie(x, rest) = cutInTwo(b, op, x, flat, second, whole, cut.rest);
+  } else if (cut.rest) {
+    x = ReshapeOp::create(b, loc, tensorType(context, flat, elementTypeOf(x)),
+                          x);
+    rest = runOf(b, loc, x, second, whole, cut.rest);
+    x = runOf(b, loc, x, second, 0, whole);
   }
   SmallVector<Dim> shape;
   if (rows)
@@ -541,6 +546,17 @@ void knapper::splitReductions(func::FuncOp function, const SplitModel &model) {
 namespace {
 struct SplitReductionsPass
     : knapper::impl::SplitReductionsBase<SplitReductionsPass> {
-  void runOnOperation() override { splitReductions(getOperation()); }
+  SplitReductionsPass() = default;
+  SplitReductionsPass(const SplitReductionsPass &other)
+      : SplitReductionsBase(other) {}
+
+  Option<bool> flatRuns{*this, "flat-runs",
+                        llvm::cl::desc("SplitModel::flatRuns")};
+
+  void runOnOperation() override {
+    SplitModel model;
+    model.flatRuns = flatRuns;
+    splitReductions(getOperation(), model);
+  }
 };
 } // namespace

@@ -89,6 +89,9 @@ struct SplitModel {
   /// If at least this many elements are reduced along dims on both sides of a
   /// kept dim, the two sides are reduced one after the other. 0: never.
   int64_t around = 0;
+  /// Elementwise ops before a split reduction are computed of runs of memory
+  /// (CutRuns.h), where there is a rest or parts may begin within a row.
+  bool flatRuns = false;
   /// Read by hasFewLongRows, and if `leastPart` or `sharedRow` is set.
   config::Machine machine = {};
 };

@@ -40,7 +40,8 @@ void splitForCores(mlir::func::FuncOp function, const TargetDesc &) {
                              .far = 1024,
                              .narrowColumns = 0,
                              .row = 64,
-                             .lines = 0});
+                             .lines = 0,
+                             .flatRuns = true});
 }
 
 using mlir::func::FuncOp;

@@ -120,18 +120,30 @@ def test_what_main_may_take(name):
 def test_slices_stay_inside(start, step):
     sliced = f"ts.slice %x [#ts.dim<{start}>] [{step}] : tensor<4xf32> to tensor<4xf32>"
     with pytest.raises(knapper.UserError, match="its input does not have"):
-        text(TEXT.replace("ts.neg %x : tensor<4xf32>", sliced))
+        text(TEXT.replace(PLAIN, sliced))
 
 
+PLAIN = "ts.neg %x : tensor<4xf32>"
+IN_A_KERNEL = """ts.kernel pointwise (%a = %x : {line}) -> {line} {{
+    %s = {sliced}
+    ts.yield %s : {line}
+  }}"""
+
+
+@pytest.mark.parametrize("place", ["function", "kernel", "resumed function", "resumed kernel"])
 @pytest.mark.parametrize("start, step, inside, outside", [
     ("n - 1", -1, (0, 1, 5), ()), ("0", 1, (0, 5), ()), ("n - 4", -1, (0,), (3, 5)), ("3 * n", -1, (0,), (1, 5)),
     ("n - 4611686018427387904", -4611686018427387904, (0,), (1, 2, 5)), ("n", 1, (0,), (1, 4)), ("0", 2, (0, 1), (2, 5)),
 ])  # fmt: skip
-def test_slices_of_symbolic_sizes_stay_inside(start, step, inside, outside):
+def test_slices_of_symbolic_sizes_stay_inside(start, step, inside, outside, place):
     line_of = lambda n: np.arange(n, dtype=np.float32)  # noqa: E731
     line = 'tensor<?xf32, #ts.dims<"n">>'
-    sliced = f'ts.slice %x [#ts.dim<"{start}">] [{step}] : {line} to {line}'
-    module = text(TEXT.replace("ts.neg %x : tensor<4xf32>", sliced).replace("tensor<4xf32>", line))
+    kernel = place.endswith("kernel")
+    sliced = f'ts.slice %{"a" if kernel else "x"} [#ts.dim<"{start}">] [{step}] : {line} to {line}'
+    if kernel:
+        sliced = IN_A_KERNEL.format(line=line, sliced=sliced)
+    options = {"start_from": "schedule" if kernel else "simplify"} if place.startswith("resumed") else {}
+    module = text(TEXT.replace(PLAIN, sliced).replace("tensor<4xf32>", line), **options)
     for n in inside:
         np.testing.assert_array_equal(module(line_of(n))[0], line_of(n)[::step])
     for n in outside:

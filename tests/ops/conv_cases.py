@@ -359,6 +359,11 @@ for dtype in ["f32", "bf16", "f16"]:
              f"%c = ts.broadcast %b [1] : {T(dtype, 3)} to {y}\n%r = ts.add %p, %c : {y}", y, [{}],
              lambda x, b, a=("max", window, strides, dilations, low, high): np_pool(x, *a) + b.reshape(3, 1, 1).astype("f8"),
              ROUNDING.get(dtype, "relative 2e-6"))
+    # NaN and infinities beside a border, windows that see nothing but border on either side, borders wider than a register and than the image.
+    for columns, window, stride, low, high in [(20, 3, 1, 5, 4), (21, 3, 2, 6, 5), (23, 4, 3, 2, 9), (16, 2, 4, 4, 7), (9, 3, 2, 200, 301), (40, 5, 1, 1000, 3), (9, 2, 2, 20000, 20000)]:
+        x, y = T(dtype, 1, 3, 6, columns), T(dtype, 1, 3, 6, (columns + low + high - window) // stride + 1)
+        case(f"pool of planes beside borders {dtype} {columns} by {window} {stride} in {low} {high}", [In("x", x, "special")],
+             f"%r = ts.pool max %x window [1, {window}] strides [1, {stride}] dilations [1, 1] low [#ts.dim<0>, #ts.dim<{low}>] high [#ts.dim<0>, #ts.dim<{high}>] : {x}", y, [{}])
     x = T(dtype, "n", 9, "h", 20)
     case(f"pool of planes of any height {dtype}", [In("x", x, "special" if dtype == "f32" else "normal")],
          f"%r = ts.pool max %x window [3, 3] strides [2, 2] dilations [1, 1] low [#ts.dim<1>, #ts.dim<1>] high [#ts.dim<1>, #ts.dim<1>] : {x}",

@@ -63,6 +63,12 @@ for dtype, shape, dims in [("f32", (8, 187133), [0, 1]), ("bf16", (3, 100003), [
                  f"%b = ts.broadcast %c [] : {T(dtype)} to {t}\n  %s = ts.sub %x, %b : {t}\n  %a = ts.abs %s : {t}\n  %m = ts.min %s, %a : {t}\n"
                  f"  %{'r0' if both else 'k'} = ts.mul %m, %b : {t}\n  %{'r1' if both else 'r'} = ts.reduce {kind} %{'r0' if both else 'k'} {dims} : {t}",
                  [t, r] if both else r, [{}], tolerance=ROUNDING.get(dtype, "exact"))
+# The loss behind a linear layer, with a bias of the features: parts that divide the whole and not.
+for rows, features in [(4096, 100), (10007, 101)]:
+    t = T("f32", rows, features)
+    case(f"reduce of a loss behind a dot {rows}x{features}", [In("x", T("f32", rows, 8)), In("w", T("f32", 8, features)), In("c", T("f32", features)), In("t", t)],
+         f"%d = ts.dot %x, %w batch [] x [] contract [1] x [0] : {T('f32', rows, 8)}, {T('f32', 8, features)}\n  %b = ts.broadcast %c [1] : {T('f32', features)} to {t}\n"
+         f"  %a = ts.add %d, %b : {t}\n  %s = ts.sub %a, %t : {t}\n  %q = ts.mul %s, %s : {t}\n  %r = ts.reduce add %q [0, 1] : {t}", T("f32"), [{}], tolerance="relative 2e-5")
 # Narrow columns of several images.
 for dtype, shape, dims in [("f16", (2, 67, 31, 16), [1, 2]), ("bf16", (3, 2000, 5), [1]), ("f32", (2, 3, 700, 24), [2])]:
     t = T(dtype, *shape)

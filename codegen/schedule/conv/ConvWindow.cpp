@@ -111,11 +111,10 @@ std::optional<ConvWindow> analyseConv(ts::KernelOp kernel) {
   return w;
 }
 
-/// A vector in buffer[from .. from + count), again and again.
-static void fillBorder(ElementEmitter &e, Value vector, Value buffer,
-                       Value from, Value count) {
+void fillRun(ElementEmitter &e, Value vector, Value buffer, Value from,
+             Value count) {
   int64_t lanes = cast<VectorType>(vector.getType()).getNumElements();
-  LogicalResult status = success();
+  LogicalResult never = success();
   forLanes(
       e, e.constant(0), count, lanes, false, {},
       [&](Value i, Value valid, ValueRange) -> FailureOr<SmallVector<Value>> {
@@ -123,7 +122,7 @@ static void fillBorder(ElementEmitter &e, Value vector, Value buffer,
                               e.add(from, i), valid);
         return SmallVector<Value>();
       },
-      status);
+      never);
 }
 
 ConvRows copyConvRows(ElementEmitter &e, const ConvWindow &w, Value image,
@@ -182,7 +181,7 @@ ConvRows copyConvRows(ElementEmitter &e, const ConvWindow &w, Value image,
           OpBuilder::InsertionGuard guard(b);
           b.setInsertionPoint(branch.getThenRegion().front().getTerminator());
           e.scoped([&] {
-            fillBorder(e, border, source, to, before);
+            fillRun(e, border, source, to, before);
             Value base =
                 e.mul(e.add(e.mul(e.add(e.mul(image, e.size(w.height)), from),
                                   e.size(w.width)),
@@ -203,12 +202,12 @@ ConvRows copyConvRows(ElementEmitter &e, const ConvWindow &w, Value image,
             } else {
               copy(base, start, run);
             }
-            fillBorder(e, border, source, e.add(start, run), after);
+            fillRun(e, border, source, e.add(start, run), after);
           });
         }
         OpBuilder::InsertionGuard guard(b);
         b.setInsertionPoint(branch.getElseRegion().front().getTerminator());
-        e.scoped([&] { fillBorder(e, border, source, to, rowStride); });
+        e.scoped([&] { fillRun(e, border, source, to, rowStride); });
         return SmallVector<Value>();
       },
       status);

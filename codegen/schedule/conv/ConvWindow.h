@@ -124,6 +124,10 @@ struct ChannelSlice {
   int64_t count;
 };
 
+/// Stores `vector` in buffer[from .. from + count), again and again: a border.
+void fillRun(ElementEmitter &emitter, mlir::Value vector, mlir::Value buffer,
+             mlir::Value from, mlir::Value count);
+
 /// Copies `rows` x `columns` pixels of an image, of every `rowStep()`th row
 /// from `top` on and every column from `left` on, to scratch at byte `at`,
 /// the border for what lies outside. `top` and `left` may be negative. With a

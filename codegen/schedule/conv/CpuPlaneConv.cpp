@@ -21,7 +21,7 @@
 #include "codegen/schedule/core/Knobs.h"
 #include "codegen/schedule/core/LaneLoops.h"
 #include "codegen/schedule/core/Schedules.h"
-#include "graph/layout/FewFeatures.h"
+#include "graph/layout/PlaneLayout.h"
 #include "ir/config/ConvConfig.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 

@@ -15,6 +15,7 @@
 // window sees as well.
 //
 // Parameters: rows of a block.
+#include "codegen/schedule/conv/ConvWindow.h"
 #include "codegen/schedule/core/ConfigOf.h"
 #include "codegen/schedule/core/ElementEmitter.h"
 #include "codegen/schedule/core/Epilogue.h"
@@ -22,7 +23,7 @@
 #include "codegen/schedule/core/Knobs.h"
 #include "codegen/schedule/core/LaneLoops.h"
 #include "codegen/schedule/core/Schedules.h"
-#include "graph/layout/FewFeatures.h"
+#include "graph/layout/PlaneLayout.h"
 #include "ir/config/ConvConfig.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 
@@ -70,8 +71,9 @@ private:
     return neutralElement(e, ts::ReduceKind::max, b.getF32Type(),
                           /*isUnsigned=*/false, lanes);
   }
-  /// `a` if it is NaN, else the larger; of zeros the second.
-  Value larger(Value a, Value x) {
+  /// `a` if it is NaN, else the larger; of zeros the second, which a register
+  /// of 32 bytes takes half the instructions for (docs/numerics.md).
+  Value maximumOfAnyZero(Value a, Value x) {
     using P = arith::CmpFPredicate;
     Value isLarger = arith::CmpFOp::create(b, loc, P::OGT, a, x),
           isNan = arith::CmpFOp::create(b, loc, P::UNO, a, a);
@@ -97,10 +99,9 @@ private:
 };
 
 void PlanePoolBuilder::fill(int64_t begin, int64_t end) {
-  for (int64_t at = begin; at < end; at += registerLanes)
-    tile::StoreOp::create(b, loc, nothing(registerLanes), lines,
-                          e.add(line, e.constant(at)),
-                          e.constant(std::min(registerLanes, end - at)));
+  if (begin < end)
+    fillRun(e, nothing(registerLanes), lines, e.add(line, e.constant(begin)),
+            e.constant(end - begin));
 }
 
 LogicalResult PlanePoolBuilder::rowMaxima(Value base, Value first, Value end) {
@@ -126,7 +127,7 @@ LogicalResult PlanePoolBuilder::rowMaxima(Value base, Value first, Value end) {
             Value x = pixels(e.min(e.max(e.constant(i), first), last));
             if (!x)
               return failure();
-            most = most ? larger(most, x) : x;
+            most = most ? maximumOfAnyZero(most, x) : x;
           }
         } else {
           most = forEach(
@@ -135,7 +136,7 @@ LogicalResult PlanePoolBuilder::rowMaxima(Value base, Value first, Value end) {
                 Value x = pixels(i);
                 if (!x)
                   return failure();
-                return SmallVector<Value>{larger(now[0], x)};
+                return SmallVector<Value>{maximumOfAnyZero(now[0], x)};
               },
               status)[0];
         }
@@ -170,7 +171,7 @@ LogicalResult PlanePoolBuilder::columnMaxima(Value row) {
               picked.push_back(l * p.sw + rest);
             x = vector::ShuffleOp::create(b, loc, loaded, loaded, picked);
           }
-          most = most ? larger(most, x) : x;
+          most = most ? maximumOfAnyZero(most, x) : x;
         }
         Coord at;
         at.lanes = lanes;

@@ -468,6 +468,9 @@ LogicalResult TopKCpu::build(const Coord &line) {
   Value listed = key ? listReaching(line, key) : Value();
   if (!listed)
     return failure();
+  // The bound is one that k elements reach.
+  if (Dim(op.getK()).asConstant().value_or(0) > longestList)
+    return buildRadixSort(context, op, line, listed);
   auto branch =
       scf::IfOp::create(b, loc, e.less(listed, e.constant(longestList + 1)),
                         /*withElseRegion=*/true);

@@ -1,5 +1,6 @@
 // (Not beside the pass: graph/layout/SameMeaning_test evaluates what lies there, and these sizes take minutes.)
 // RUN: knapper-opt %s --split-reductions | FileCheck %s
+// RUN: knapper-opt %s --split-reductions=flat-runs | FileCheck %s --check-prefix=FLAT
 
 // CHECK-LABEL: @columns
 // CHECK: ts.reshape %{{.*}} : tensor<16384x16384xf32> to tensor<16x1024x16384xf32>
@@ -139,19 +140,56 @@ func.func @prime(%x: tensor<1000003xf32>) -> tensor<f32> {
   return %0 : tensor<f32>
 }
 
-// Of a length without divisors what is computed before is made of both pieces:
+// Where the model has runs: of a length without divisors what is computed before is made of both pieces:
 // it would be stored if both read it.
-// CHECK-LABEL: @computed
-// CHECK: ts.reshape %arg0 : tensor<8x291315xbf16> to tensor<1x2330520xbf16>
-// CHECK: ts.slice {{.*}} to tensor<1x{{[0-9]+}}xbf16>
-// CHECK: ts.mul
-// CHECK: ts.convert
-// CHECK: ts.slice {{.*}} to tensor<1x{{[0-9]+}}xbf16>
-// CHECK: ts.mul
-// CHECK: ts.convert
-// CHECK: ts.reduce add %{{.*}} [2]
+// FLAT-LABEL: @computed
+// FLAT: ts.reshape %arg0 : tensor<8x291315xbf16> to tensor<1x2330520xbf16>
+// FLAT: ts.slice {{.*}} to tensor<1x{{[0-9]+}}xbf16>
+// FLAT: ts.mul
+// FLAT: ts.convert
+// FLAT: ts.slice {{.*}} to tensor<1x{{[0-9]+}}xbf16>
+// FLAT: ts.mul
+// FLAT: ts.convert
+// FLAT: ts.reduce add %{{.*}} [2]
 func.func @computed(%x: tensor<8x291315xbf16>) -> tensor<bf16> {
   %0 = ts.mul %x, %x : tensor<8x291315xbf16>
   %1 = ts.reduce add %0 [0, 1] : tensor<8x291315xbf16>
   return %1 : tensor<bf16>
+}
+
+// The bias and what follows it stay in the matmul's dims, with a rest and
+// without: they can be its epilogue.
+// FLAT-LABEL: @loss
+// FLAT: ts.dot
+// FLAT: ts.add {{.*}} : tensor<4096x100xf32>
+// FLAT: ts.sub {{.*}} : tensor<4096x100xf32>
+// FLAT: ts.mul {{.*}} : tensor<4096x100xf32>
+// FLAT: ts.reshape {{.*}} : tensor<4096x100xf32>
+// FLAT-NOT: ts.mul
+// FLAT: return
+func.func @loss(%x: tensor<4096x64xf32>, %w: tensor<64x100xf32>, %bias: tensor<100xf32>, %t: tensor<4096x100xf32>) -> tensor<f32> {
+  %0 = ts.dot %x, %w batch [] x [] contract [1] x [0] : tensor<4096x64xf32>, tensor<64x100xf32>
+  %1 = ts.broadcast %bias [1] : tensor<100xf32> to tensor<4096x100xf32>
+  %2 = ts.add %0, %1 : tensor<4096x100xf32>
+  %3 = ts.sub %2, %t : tensor<4096x100xf32>
+  %4 = ts.mul %3, %3 : tensor<4096x100xf32>
+  %5 = ts.reduce add %4 [0, 1] : tensor<4096x100xf32>
+  return %5 : tensor<f32>
+}
+
+// FLAT-LABEL: @loss_with_rest
+// FLAT: ts.dot
+// FLAT: ts.mul {{.*}} : tensor<10007x101xf32>
+// FLAT: ts.reshape {{.*}} : tensor<10007x101xf32>
+// FLAT: ts.slice
+// FLAT-NOT: ts.mul
+// FLAT: return
+func.func @loss_with_rest(%x: tensor<10007x64xf32>, %w: tensor<64x101xf32>, %bias: tensor<101xf32>, %t: tensor<10007x101xf32>) -> tensor<f32> {
+  %0 = ts.dot %x, %w batch [] x [] contract [1] x [0] : tensor<10007x64xf32>, tensor<64x101xf32>
+  %1 = ts.broadcast %bias [1] : tensor<101xf32> to tensor<10007x101xf32>
+  %2 = ts.add %0, %1 : tensor<10007x101xf32>
+  %3 = ts.sub %2, %t : tensor<10007x101xf32>
+  %4 = ts.mul %3, %3 : tensor<10007x101xf32>
+  %5 = ts.reduce add %4 [0, 1] : tensor<10007x101xf32>
+  return %5 : tensor<f32>
 }

@@ -1,4 +1,4 @@
-#include "graph/layout/FewFeatures.h"
+#include "graph/layout/PlaneLayout.h"
 
 using namespace mlir;
 using namespace knapper;
@@ -14,6 +14,8 @@ static constexpr int64_t widestWindow = 32;
 /// Of pools: registers that one of results is picked from, and a row that stays
 /// in the nearest cache.
 static constexpr int64_t mostPoolStride = 4, widestPlane = 4096;
+/// The same row with its border, of which a thread holds several.
+static constexpr int64_t widestRow = 2 * widestPlane;
 
 static bool allOnes(ArrayRef<int64_t> numbers) {
   return llvm::all_of(numbers, [](int64_t n) { return n == 1; });
@@ -89,21 +91,37 @@ std::optional<PlanePool> knapper::planePoolOf(PoolOp op) {
   if (p.width < 1 || p.outWidth < 1 || p.kh < 1 || p.kw < 1 ||
       p.kw > widestWindow || p.sw > mostPoolStride || p.width > widestPlane)
     return std::nullopt;
+  // Each alone first: their sums may be no 64-bit numbers.
+  for (int64_t columns : {p.outWidth, p.dw, p.lowW})
+    if (columns > widestRow)
+      return std::nullopt;
+  if (p.paddedWidth() > widestRow || p.lowW + p.width > widestRow)
+    return std::nullopt;
   return p;
 }
 
-/// An argument, or what elementwise ops make of one.
+/// Arguments, or what elementwise ops make of them. Broadcasts and constants
+/// beside them lie as the others do.
 static bool comesInPlanes(Value x) {
   constexpr int mostOps = 8;
-  for (int i = 0; i < mostOps; ++i) {
-    if (isa<BlockArgument>(x))
-      return true;
-    Operation *op = x.getDefiningOp();
-    if (!isa<ElementwiseOpInterface>(op) || op->getNumOperands() == 0)
+  int ops = 0;
+  bool some = false;
+  SmallVector<Value> work{x};
+  while (!work.empty()) {
+    Value value = work.pop_back_val();
+    if (isa<BlockArgument>(value)) {
+      some = true;
+      continue;
+    }
+    Operation *op = value.getDefiningOp();
+    if (isa<BroadcastOp, ConstantOp, WeightOp>(op))
+      continue;
+    if (!isa<ElementwiseOpInterface>(op) || op->getNumOperands() == 0 ||
+        ++ops > mostOps)
       return false;
-    x = op->getOperand(0);
+    llvm::append_range(work, op->getOperands());
   }
-  return false;
+  return some;
 }
 
 bool knapper::prefersPlanes(PoolOp op) {

@@ -1,13 +1,15 @@
-//===- FewFeatures.h - Convolutions whose lanes are pixels ----------------===//
+//===- PlaneLayout.h - Convolutions and pools whose lanes are pixels ------===//
 //
 // A convolution with channels last has its features in the lanes of a vector
 // register. With few features most lanes are empty. On CPUs such a convolution
 // keeps its channels first, so that pixels are the lanes
 // (codegen/schedule/conv/CpuPlaneConv.cpp). A transposed convolution with few
 // features is split into phases (ConvPhases.h), which are the features of one
-// ordinary convolution.
+// ordinary convolution. Pools whose input lies in planes anyway keep them
+// (codegen/schedule/conv/CpuPlanePool.cpp), and so do groups that are matmuls.
 //
-// Callers: ChannelsLast.cpp, SimplifyModel.cpp and CpuPlaneConv.cpp.
+// Callers: ChannelsLast.cpp, SplitPools.cpp, SimplifyModel.cpp,
+// CpuPlaneConv.cpp and CpuPlanePool.cpp.
 //
 //===----------------------------------------------------------------------===//
 #pragma once
