@@ -84,9 +84,55 @@ static bool leavesItsInput(ts::SliceOp op) {
   return false;
 }
 
+/// The loop that `function` is the body of, where it is nothing else and the
+/// number of iterations is bounded.
+static ts::LoopOp onlyLoopOf(func::FuncOp function) {
+  ModuleOp program = function->getParentOfType<ModuleOp>();
+  auto uses = SymbolTable::getSymbolUses(function, program);
+  if (!uses || !llvm::hasSingleElement(*uses))
+    return {};
+  auto loop = dyn_cast<ts::LoopOp>(uses->begin()->getUser());
+  return loop && loop.getTrips() ? loop : ts::LoopOp();
+}
+
+/// Whether `room` is never negative: of itself, or in all iterations of `loop`
+/// (may be null). A size that is affine in the counter is least in the first or
+/// in the last of them.
+static bool isNeverNegative(ts::Dim room, ts::LoopOp loop) {
+  auto provedFor = [](ts::Dim dim) {
+    return ts::lowerBound(dim).value_or(-1) >= 0;
+  };
+  if (provedFor(room))
+    return true;
+  if (!loop)
+    return false;
+  StringRef counter = loop.getCounter();
+  ts::Dim trips(*loop.getTrips());
+  auto inIteration = [&](ts::Dim number) {
+    return room.substitute([&](StringRef symbol) {
+      return symbol == counter ? number : ts::Dim();
+    });
+  };
+  // A body that runs has an iteration at least.
+  auto provedInBody = [&](ts::Dim dim) {
+    return provedFor(dim.substitute([&](StringRef symbol) {
+      return trips.asSymbol() == symbol ? trips + 1 : ts::Dim();
+    }));
+  };
+  ts::Dim step =
+      inIteration(ts::Dim::symbol(room.context(), counter) + 1) - room;
+  llvm::SetVector<StringAttr> symbols;
+  step.collectSymbols(symbols);
+  bool affine = llvm::none_of(
+      symbols, [&](StringAttr symbol) { return symbol == counter; });
+  return affine && provedInBody(inIteration(room.like(0))) &&
+         provedInBody(inIteration(trips - 1));
+}
+
 /// Fails the run, before `at`, where a part of `slice` along dim `i` lies
 /// outside of its input, unless sizes alone say that none does.
-static void checkPart(Operation *at, ts::SliceOp slice, unsigned i) {
+static void checkPart(Operation *at, ts::LoopOp loop, ts::SliceOp slice,
+                      unsigned i) {
   int64_t step = slice.getSteps()[i];
   ts::Dim start = ts::dimsOf(slice.getStarts())[i],
           size = ts::dimOf(slice.getInput(), i),
@@ -96,7 +142,7 @@ static void checkPart(Operation *at, ts::SliceOp slice, unsigned i) {
   bool some = ts::lowerBound(count).value_or(0) > 0;
   OpBuilder b(at);
   for (ts::Dim room : {least, size - most - 1}) {
-    if (ts::lowerBound(room).value_or(-1) >= 0)
+    if (isNeverNegative(room, loop))
       continue;
     // A part of nothing may begin anywhere.
     ts::Dim checked = some ? room : room * count.min(count.like(1));
@@ -107,14 +153,18 @@ static void checkPart(Operation *at, ts::SliceOp slice, unsigned i) {
 }
 
 void checkSlices(ModuleOp program) {
-  program.walk([](ts::SliceOp slice) {
+  llvm::DenseMap<func::FuncOp, ts::LoopOp> loops;
+  program.walk([&](ts::SliceOp slice) {
     // A kernel has no checks in it. Sizes are symbols of the function as well.
     auto function = slice->getParentOfType<func::FuncOp>();
     if (!function || function.isExternal())
       return;
+    auto [loop, isNew] = loops.try_emplace(function);
+    if (isNew)
+      loop->second = onlyLoopOf(function);
     Operation *at = function.getBody().findAncestorOpInRegion(*slice);
     for (unsigned i = 0; i < slice.getSteps().size(); ++i)
-      checkPart(at, slice, i);
+      checkPart(at, loop->second, slice, i);
   });
 }
 

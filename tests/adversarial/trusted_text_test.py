@@ -151,6 +151,37 @@ def test_slices_of_symbolic_sizes_stay_inside(start, step, inside, outside, plac
             module(line_of(n))
 
 
+LOOP = """module attributes {{ts.symbols = [#ts.symbol<"i", 0, -1, 1>, #ts.symbol<"n", 0, -1, 1>]}} {{
+  func.func @main(%x: {line}) -> tensor<1xf32> {{
+    %z = ts.constant dense<0.0> : tensor<1xf32>
+    %0 = ts.loop @body counter "i" trips <"{trips}"> carried(%z : tensor<1xf32>) captures(%x : {line}) symbols [] reversed [] to(tensor<1xf32>)
+    return %0 : tensor<1xf32>
+  }}
+  func.func private @body(%s: tensor<1xf32>, %x: {line}) -> tensor<1xf32> {{
+    %0 = ts.slice %x [#ts.dim<"{start}">] [1] : {line} to tensor<1xf32>
+    %1 = ts.add %s, %0 : tensor<1xf32>
+    return %1 : tensor<1xf32>
+  }}
+}}
+"""
+
+
+@pytest.mark.parametrize("start, trips, stays", [
+    ("i", "n", True), ("n - 1 - i", "n", True), ("3 * i", "n", False), ("i", "n + 1", False), ("i * i", "n", False), ("n - i", "n", False),
+])  # fmt: skip
+def test_slices_of_an_iteration_stay_inside(tmp_path, start, trips, stays):
+    """What holds for the first and the last iteration is not checked in each; recurrences have no checks in them."""
+    program = LOOP.format(line='tensor<?xf32, #ts.dims<"n">>', start=start, trips=trips)
+    module = text(program, dump_dir=tmp_path, print_after="import")
+    assert any("its input does not have" in path.read_text() for path in tmp_path.rglob("*import*.mlir")) != stays
+    x = np.arange(5, dtype=np.float32)
+    if stays:
+        np.testing.assert_array_equal(module(x)[0], [10])
+    else:
+        with pytest.raises(knapper.UserError, match="its input does not have"):
+            module(x)
+
+
 def test_main_has_a_body():
     with pytest.raises(knapper.UserError, match="main has no body"):
         text("func.func private @main(tensor<4xf32>) -> tensor<4xf32>")
