@@ -478,8 +478,8 @@ LogicalResult chooseCpuWinograd(ts::KernelOp kernel, const TargetDesc &target,
     return number * groups;
   };
   // Blocks that transform the filter are larger, for V is read once a panel, if
-  // that leaves programs enough.
-  if (!w->panel || cut(4) < leastPrograms)
+  // that leaves programs enough for the cores described.
+  if (!w->panel || cut(4) < std::min(leastPrograms, 2 * int64_t(target.cores)))
     cut(2);
 
   // Worth it? In FMAs of one core, each two; a transform of a vector
