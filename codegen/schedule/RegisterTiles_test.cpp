@@ -20,7 +20,7 @@ Counts sizes(int64_t tileRows, const Counts &counts) {
   return {found.begin(), found.end()};
 }
 
-TEST(CountsOfTiles, FewRows) {
+TEST(CountsOfTiles, NoMoreRowsThanATileHas) {
   EXPECT_EQ(counts(0, 8, 8), Counts{});
   EXPECT_EQ(counts(1, 8, 8), Counts{1});
   EXPECT_EQ(counts(7, 8, 8), Counts{7});

@@ -210,6 +210,86 @@ static bool holdsRows(int64_t rows, int64_t length, const SplitModel &model) {
          rows < 2 * cores && length <= model.sharedRow * model.mostShared;
 }
 
+namespace {
+/// How a reduction of lines, along its first or its last dims, is cut.
+struct Parts {
+  bool rows;        ///< lines lie along the last dims, else along the first
+  int64_t results;  ///< lines
+  int64_t length;   ///< of a line
+  int64_t together; ///< rows of a column's part that are one
+  Cut cut;
+};
+} // namespace
+
+/// Replaces `op` by a reduction of each part and one of the parts' results.
+static void reduceInParts(ReduceOp op, const SplitModel &model,
+                          const Parts &of) {
+  auto [rows, results, length, together, cut] = of;
+  int64_t parts = cut.parts, rank = rankOf(op.getInput());
+  int64_t reduced = op.getDims().size();
+  OpBuilder b(op);
+  Location loc = op.getLoc();
+  MLIRContext *context = op.getContext();
+  auto dim = [&](int64_t n) { return Dim::constant(context, n); };
+  Value x = op.getInput();
+  Type element = elementTypeOf(x);
+  bool half = element.isF16() || element.isBF16();
+  if (half)
+    x = ConvertOp::create(b, loc,
+                          tensorType(context, dimsOf(x), b.getF32Type()), x);
+  int64_t first = rows ? 2 : 1, second = rows ? 1 : 0;
+  Value rest;
+  // Rows of the last dim that are no whole tiles, of which a tile's lanes would
+  // each find their place in two dims.
+  constexpr int64_t tile = 64; // elements
+  bool hasPartialTiles =
+      rows && reduced > 1 && *dimOf(x, rank - 1).asConstant() % tile;
+  SmallVector<Dim> flat = {dim(results), dim(length)};
+  if (!rows)
+    std::swap(flat[0], flat[1]);
+  int64_t whole = parts * cut.each;
+  if (model.flatRuns && (cut.rest || hasPartialTiles)) {
+    std::tie(x, rest) = cutInTwo(b, op, x, flat, second, whole, cut.rest);
+  } else if (cut.rest) {
+    x = ReshapeOp::create(b, loc, tensorType(context, flat, elementTypeOf(x)),
+                          x);
+    rest = runOf(b, loc, x, second, whole, cut.rest);
+    x = runOf(b, loc, x, second, 0, whole);
+  }
+  SmallVector<Dim> shape;
+  if (rows)
+    shape = {dim(results), dim(parts), dim(cut.each)};
+  else
+    shape = {dim(parts), dim(cut.each / together), dim(together * results)};
+  x = ReshapeOp::create(b, loc, tensorType(context, shape, elementTypeOf(x)),
+                        x);
+  x = ReduceOp::create(b, loc, op.getKind(), x, ArrayRef<int64_t>{first},
+                       op.getIgnoresNan());
+  if (together > 1) {
+    SmallVector<Dim> apart = {dim(parts * together), dim(results)};
+    x = ReshapeOp::create(b, loc, tensorType(context, apart, elementTypeOf(x)),
+                          x);
+  }
+  // What is left is no longer than a few parts' results.
+  if (rest) {
+    x = ConcatOp::create(b, loc, ValueRange{x, rest}, uint64_t(second));
+  } else {
+    // In the result's dims, so that what comes after it is the same kernel's.
+    SmallVector<Dim> dims = dimsOf(op.getResult());
+    second = rows ? int64_t(dims.size()) : 0;
+    dims.insert(dims.begin() + second, dim(parts * together));
+    x = makeReshape(b, loc, x, dims);
+  }
+  x = ReduceOp::create(b, loc, op.getKind(), x, ArrayRef<int64_t>{second},
+                       op.getIgnoresNan());
+  if (half)
+    x = ConvertOp::create(b, loc, tensorType(context, dimsOf(x), element), x);
+  if (x.getType() != op.getType())
+    x = ReshapeOp::create(b, loc, op.getType(), x);
+  op.replaceAllUsesWith(x);
+  op.erase();
+}
+
 static void split(ReduceOp op, const SplitModel &model) {
   std::optional<int64_t> all =
       elementCount(op.getInput().getType()).asConstant();
@@ -272,68 +352,7 @@ static void split(ReduceOp op, const SplitModel &model) {
   while (columns && !cut.rest && *results * together * 2 <= model.wide &&
          length / parts % (together * 2) == 0)
     together *= 2;
-
-  OpBuilder b(op);
-  Location loc = op.getLoc();
-  MLIRContext *context = op.getContext();
-  auto dim = [&](int64_t n) { return Dim::constant(context, n); };
-  Value x = op.getInput();
-  Type element = elementTypeOf(x);
-  bool half = element.isF16() || element.isBF16();
-  if (half)
-    x = ConvertOp::create(b, loc,
-                          tensorType(context, dimsOf(x), b.getF32Type()), x);
-  int64_t first = rows ? 2 : 1, second = rows ? 1 : 0;
-  Value rest;
-  // Rows of the last dim that are no whole tiles, of which a tile's lanes would
-  // each find their place in two dims.
-  constexpr int64_t tile = 64; // elements
-  bool hasPartialTiles =
-      rows && reduced > 1 && *dimOf(x, rank - 1).asConstant() % tile;
-  SmallVector<Dim> flat = {dim(*results), dim(length)};
-  if (columns)
-    std::swap(flat[0], flat[1]);
-  int64_t whole = parts * cut.each;
-  if (model.flatRuns && (cut.rest || hasPartialTiles)) {
-    std::tie(x, rest) = cutInTwo(b, op, x, flat, second, whole, cut.rest);
-  } else if (cut.rest) {
-    x = ReshapeOp::create(b, loc, tensorType(context, flat, elementTypeOf(x)),
-                          x);
-    rest = runOf(b, loc, x, second, whole, cut.rest);
-    x = runOf(b, loc, x, second, 0, whole);
-  }
-  SmallVector<Dim> shape;
-  if (rows)
-    shape = {dim(*results), dim(parts), dim(cut.each)};
-  else
-    shape = {dim(parts), dim(cut.each / together), dim(together * *results)};
-  x = ReshapeOp::create(b, loc, tensorType(context, shape, elementTypeOf(x)),
-                        x);
-  x = ReduceOp::create(b, loc, op.getKind(), x, ArrayRef<int64_t>{first},
-                       op.getIgnoresNan());
-  if (together > 1) {
-    SmallVector<Dim> apart = {dim(parts * together), dim(*results)};
-    x = ReshapeOp::create(b, loc, tensorType(context, apart, elementTypeOf(x)),
-                          x);
-  }
-  // What is left is no longer than a few parts' results.
-  if (rest) {
-    x = ConcatOp::create(b, loc, ValueRange{x, rest}, uint64_t(second));
-  } else {
-    // In the result's dims, so that what comes after it is the same kernel's.
-    SmallVector<Dim> dims = dimsOf(op.getResult());
-    second = rows ? int64_t(dims.size()) : 0;
-    dims.insert(dims.begin() + second, dim(parts * together));
-    x = makeReshape(b, loc, x, dims);
-  }
-  x = ReduceOp::create(b, loc, op.getKind(), x, ArrayRef<int64_t>{second},
-                       op.getIgnoresNan());
-  if (half)
-    x = ConvertOp::create(b, loc, tensorType(context, dimsOf(x), element), x);
-  if (x.getType() != op.getType())
-    x = ReshapeOp::create(b, loc, op.getType(), x);
-  op.replaceAllUsesWith(x);
-  op.erase();
+  reduceInParts(op, model, {rows, *results, length, together, cut});
 }
 
 /// The index of a line's best element: the best of the parts' best ones, and
