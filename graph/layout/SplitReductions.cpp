@@ -212,7 +212,7 @@ static bool holdsRows(int64_t rows, int64_t length, const SplitModel &model) {
 
 namespace {
 /// How a reduction of lines, along its first or its last dims, is cut.
-struct Parts {
+struct LineParts {
   bool rows;        ///< lines lie along the last dims, else along the first
   int64_t results;  ///< lines
   int64_t length;   ///< of a line
@@ -223,7 +223,7 @@ struct Parts {
 
 /// Replaces `op` by a reduction of each part and one of the parts' results.
 static void reduceInParts(ReduceOp op, const SplitModel &model,
-                          const Parts &of) {
+                          const LineParts &of) {
   auto [rows, results, length, together, cut] = of;
   int64_t parts = cut.parts, rank = rankOf(op.getInput());
   int64_t reduced = op.getDims().size();
