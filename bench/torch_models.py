@@ -5,6 +5,7 @@
     bench/torch_models.py --only llama,swin --forward
     bench/torch_models.py --out rows.jsonl     # resumes behind the rows written
     bench/torch_models.py --device cuda --jobs 12
+    bench/torch_models.py --types --out rows.jsonl   # of every model type that transformers has
 
 The forward pass in inference mode and one training step (gradients of the sum of
 the outputs' squares), with fallback="error", each model in a process of its own.
@@ -26,6 +27,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+
+import model_types
 
 SMALL = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 128, "vocab_size": 200}
 LLAMA = {**SMALL, "num_key_value_heads": 2, "pad_token_id": 0}
@@ -161,6 +164,7 @@ def by_hand(name: str) -> Any:
     return {"vgg": lambda: vgg(nn), "mobilenet": lambda: mobilenet(nn), "unet": UNet}[name]()
 
 
+TYPE = "type:"  # of a model type's name
 BY_HAND = ("vgg", "resnet_by_hand", "mobilenet", "unet", "efficientnet")
 
 
@@ -187,6 +191,8 @@ def built(name: str) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
     import torch
 
     torch.manual_seed(0)
+    if name.startswith(TYPE):
+        return model_types.built(name.removeprefix(TYPE))
     if name in BY_HAND:
         return by_hand(name), (torch.randn(4, 3, 32, 32),), {}
     import transformers
@@ -230,7 +236,10 @@ def run_model(name: str, forward_only: bool, device: str) -> dict[str, str]:
 
     import knapper.torch
 
-    model, args, kwargs = built(name)
+    try:
+        model, args, kwargs = built(name)
+    except model_types.NotBuilt as reason:
+        return {"model": name, "not built": str(reason)}
     if device == "cuda":
         torch.backends.cudnn.allow_tf32 = False
         model = model.cuda()
@@ -275,6 +284,7 @@ def run_model(name: str, forward_only: bool, device: str) -> dict[str, str]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="names with commas between")
+    parser.add_argument("--types", action="store_true", help="every model type of transformers; --only takes their names")
     parser.add_argument("--forward", action="store_true", help="no training step")
     parser.add_argument("--timeout", type=float, default=300, help="seconds a model")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
@@ -286,7 +296,10 @@ def main() -> int:
         warnings.simplefilter("ignore")
         print("ROW " + json.dumps(run_model(options.worker, options.forward, options.device)), flush=True)
         return 0
-    chosen = options.only.split(",") if options.only else [*MODELS, *BY_HAND]
+    if options.types:
+        chosen = [TYPE + name for name in (options.only.split(",") if options.only else model_types.names())]
+    else:
+        chosen = options.only.split(",") if options.only else [*MODELS, *BY_HAND]
     rows = {}
     if options.out and options.out.exists():
         rows = {row["model"]: row for row in map(json.loads, options.out.read_text().splitlines())}
@@ -309,6 +322,7 @@ def main() -> int:
             if options.out:
                 with options.out.open("a") as file:
                     file.write(json.dumps(row) + "\n")
+    chosen = [name for name in chosen if "not built" not in rows[name]]
     good = {what: sum(rows[name].get(what, "").startswith("right") for name in chosen) for what in ("forward", "step")}
     kinds = ["forward"] if options.forward else ["forward", "step"]
     print(", ".join(f"{what}: {good[what]} of {len(chosen)} right" for what in kinds))
