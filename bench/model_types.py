@@ -40,7 +40,8 @@ def names() -> list[str]:
     return list(MODEL_MAPPING_NAMES)
 
 
-def _without_draws(config: Any) -> None:
+def remove_dropout(config: Any) -> None:
+    """What is drawn in training would differ from run to run."""
     for field in dir(config):
         if ("dropout" in field or field.endswith(("pdrop", "drop_path_rate"))) and isinstance(getattr(config, field), float):
             setattr(config, field, 0.0)
@@ -54,7 +55,7 @@ def _shrink(config: Any, depth: int = 0) -> None:
     for field, size in SIZES.items():
         if isinstance(getattr(config, field, None), int) and not isinstance(getattr(type(config), field, None), property):
             setattr(config, field, size)
-    _without_draws(config)
+    remove_dropout(config)
     for value in list(vars(config).values()):
         if isinstance(value, PretrainedConfig) and depth < 2:
             _shrink(value, depth + 1)

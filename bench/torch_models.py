@@ -200,11 +200,7 @@ def built(name: str) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
     kind, fields, inputs = MODELS[name]
     cls = getattr(transformers, kind)
     config = cls.config_class(**fields)
-    for field in dir(config):  # dropout would differ from run to run
-        if ("dropout" in field or field.endswith(("pdrop", "drop_path_rate"))) and isinstance(getattr(config, field), float):
-            setattr(config, field, 0.0)
-    if name == "wav2vec2":
-        config.apply_spec_augment = False
+    model_types.remove_dropout(config)
     return cls(config), (), inputs_of(inputs)
 
 

@@ -41,8 +41,8 @@ struct KernelJob {
       build;
   /// Instead of what `build` makes; the caller keeps it alive.
   const GivenCode *given = nullptr;
-  /// Of its code, roughly. The longest are begun first: threads that end with
-  /// short ones wait less for each other.
+  /// An estimate of its code, in any unit: only the order counts. The longest
+  /// are begun first, so that threads that end with short ones wait less.
   unsigned length = 0;
 };
 

@@ -53,7 +53,7 @@ def compile_case(case: Any, request: dict[str, Any]) -> dict[str, Any]:
 def run_cuda(case: Any, request: dict[str, Any]) -> dict[str, Any]:
     import knapper
     import torch
-    from drawn import sweep_case, check
+    from drawn import check, sweep_case
     from drawn.timing import CudaTimes
 
     torch.backends.cuda.matmul.allow_tf32 = False
@@ -98,7 +98,7 @@ def run_cpu(case: Any, request: dict[str, Any]) -> dict[str, Any]:
     import knapper
     import numpy as np
     import torch
-    from drawn import sweep_case, check, other_sizes
+    from drawn import check, other_sizes, sweep_case
     from drawn.timing import cpu_turns, torch_turns
 
     torch.set_num_threads(request["threads"])

@@ -267,7 +267,7 @@ Status packOne(CompileState &state) {
   return packArtefact({&only, 1});
 }
 
-/// Of the code of such kernels, in hundreds of LLVM's instructions.
+/// The estimate of KernelJob::length, about 100 LLVM instructions each.
 unsigned codeLength(ts::Hero hero) {
   switch (hero) {
   case ts::Hero::attention:
@@ -296,16 +296,15 @@ Status listPrograms(CompileState &state) {
       continue;
     }
     for (size_t i = 0; i < unique.schedules.size(); ++i)
-      state.jobs.push_back({unique.functionName(i),
-                            [&state, &unique, i](MLIRContext &context,
-                                                 const TargetDesc &target) {
-                              return state.input.cancel.isWished()
-                                         ? OwningOpRef<ModuleOp>()
-                                         : tileProgram(state, unique, i,
-                                                       context, target);
-                            },
-                            nullptr,
-                            codeLength(ts::KernelOp(unique.kernel).getHero())});
+      state.jobs.push_back(
+          {unique.functionName(i),
+           [&state, &unique, i](MLIRContext &context,
+                                const TargetDesc &target) {
+             return state.input.cancel.isWished()
+                        ? OwningOpRef<ModuleOp>()
+                        : tileProgram(state, unique, i, context, target);
+           },
+           nullptr, codeLength(ts::KernelOp(unique.kernel).getHero())});
   }
   return success();
 }

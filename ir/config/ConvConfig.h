@@ -97,24 +97,9 @@ struct GroupedConvCpuConfig {
   }
 };
 
-/// CpuPlaneConv.cpp.
-struct PlaneConvCpuConfig {
-  int64_t rows = 0; ///< of a program
-
-  template <class Config, class Visit>
-  static void fields(Config &c, Visit &&visit) {
-    constexpr int64_t none = 0;
-    visit("rows", c.rows, none, true);
-  }
-  template <class Config, class Visit>
-  static void space(Config &c, Visit &&visit) {
-    visit(c.rows, {(c.rows + 1) / 2, 2 * c.rows});
-  }
-};
-
-/// CpuPlanePool.cpp.
-struct PlanePoolCpuConfig {
-  int64_t rows = 0; ///< of a program
+/// CpuPlaneConv.cpp and CpuPlanePool.cpp.
+struct PlaneCpuConfig {
+  int64_t rows = 0; ///< output rows of a program
 
   template <class Config, class Visit>
   static void fields(Config &c, Visit &&visit) {

@@ -355,8 +355,9 @@ private:
     });
   }
 
-  /// Its next request is there already, and says nothing of a client that has
-  /// gone behind it: looked for now and then.
+  /// Closes the connection when the client has gone, while a request is handled
+  /// and the next one waits unread, behind which an end of the stream is not
+  /// seen by reading. Polls every 0.5 s.
   void look(uint64_t request) {
     patience.expires_after(std::chrono::milliseconds(500));
     patience.async_wait([self = self(), request](ErrorCode error) {

@@ -29,7 +29,7 @@ using namespace mlir;
 
 namespace knapper {
 
-using config::PlaneConvCpuConfig;
+using config::PlaneCpuConfig;
 using ts::Dim;
 
 namespace {
@@ -48,7 +48,7 @@ int64_t sumsOfFeature(const PlaneConv &p, int64_t rows) {
 
 class PlaneConvBuilder {
 public:
-  PlaneConvBuilder(BuildContext &context, const PlaneConvCpuConfig &config,
+  PlaneConvBuilder(BuildContext &context, const PlaneCpuConfig &config,
                    PlaneConv conv, Epilogue epilogue)
       : e(context.emitter), b(e.builder), loc(e.location), p(conv),
         epilogue(std::move(epilogue)), rows(config.rows),
@@ -317,7 +317,7 @@ LogicalResult chooseCpuPlaneConv(ts::KernelOp kernel, const TargetDesc &target,
     return success();
   if (failed(Epilogue::create(kernel, p->op.getResult())))
     return failure();
-  PlaneConvCpuConfig config{rowsOfBlock(*p, target)};
+  PlaneCpuConfig config{rowsOfBlock(*p, target)};
   knobs.tune(config, config.rows);
   int64_t rows = config.rows;
   Dim one = Dim::constant(kernel.getContext(), 1);
@@ -342,7 +342,7 @@ LogicalResult buildCpuPlaneConv(BuildContext &context) {
         "is no convolution that this schedule knows");
   FailureOr<Epilogue> epilogue =
       Epilogue::create(context.kernel, p->op.getResult());
-  auto config = configOf<PlaneConvCpuConfig>(context);
+  auto config = configOf<PlaneCpuConfig>(context);
   if (failed(epilogue) || failed(config))
     return failure();
   return PlaneConvBuilder(context, *config, *p, std::move(*epilogue)).build();

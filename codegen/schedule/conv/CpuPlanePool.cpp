@@ -31,7 +31,7 @@ using namespace mlir;
 
 namespace knapper {
 
-using config::PlanePoolCpuConfig;
+using config::PlaneCpuConfig;
 using ts::Dim;
 
 namespace {
@@ -41,8 +41,8 @@ constexpr int64_t mostRegisters = 4;
 /// Output rows at a time.
 constexpr int64_t rowsAtOnce = 8;
 
-/// Elements of a line of scratch. Tiles end behind the last pixel, by a
-/// register of them for each column of a stride.
+/// Elements of a line of scratch: a row with its border, and what the last tile
+/// reads beyond it, at most `mostRegisters` registers for each stride.
 int64_t lineElements(const PlanePool &p, int64_t lanes) {
   return llvm::alignTo(std::max(p.paddedWidth(), p.lowW + p.width), lanes) +
          mostRegisters * lanes * p.sw;
@@ -50,7 +50,7 @@ int64_t lineElements(const PlanePool &p, int64_t lanes) {
 
 class PlanePoolBuilder {
 public:
-  PlanePoolBuilder(BuildContext &context, const PlanePoolCpuConfig &config,
+  PlanePoolBuilder(BuildContext &context, const PlaneCpuConfig &config,
                    PlanePool pool, Epilogue epilogue)
       : e(context.emitter), b(e.builder), loc(e.location), p(pool),
         epilogue(std::move(epilogue)), rows(config.rows),
@@ -271,7 +271,7 @@ LogicalResult chooseCpuPlanePool(ts::KernelOp kernel, const TargetDesc &target,
     return success();
   if (failed(Epilogue::create(kernel, p->op.getResult())))
     return failure();
-  PlanePoolCpuConfig config{rowsOfBlock(*p)};
+  PlaneCpuConfig config{rowsOfBlock(*p)};
   knobs.tune(config, config.rows);
   int64_t rows = config.rows;
   Dim one = Dim::constant(kernel.getContext(), 1);
@@ -295,7 +295,7 @@ LogicalResult buildCpuPlanePool(BuildContext &context) {
     return context.kernel.emitOpError("is no pool that this schedule knows");
   FailureOr<Epilogue> epilogue =
       Epilogue::create(context.kernel, p->op.getResult());
-  auto config = configOf<PlanePoolCpuConfig>(context);
+  auto config = configOf<PlaneCpuConfig>(context);
   if (failed(epilogue) || failed(config))
     return failure();
   return PlanePoolBuilder(context, *config, *p, std::move(*epilogue)).build();
