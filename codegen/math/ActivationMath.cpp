@@ -66,6 +66,41 @@ V tanhByExp2(V x) {
   return select(abs(x) < bound, fma(x * square, tail, x), large);
 }
 
+V expm1ByExp2(V x) {
+  // e^x - 1 cancels near 0; there a polynomial.
+  V near = fma(x * x, horner(kExpm1_16, x), x);
+  return select(abs(x) < 0.25, near, fastExp2(x * kLog2E) - 1.0);
+}
+
+V softplus(V x) { return atLeast(0, x) + log1p(exp(-abs(x))); }
+
+V softplusByExp2(V x) {
+  V u = fastExp2(abs(x) * -kLog2E);
+  return fma(u, horner(kLog1p16, u), atLeast(0, x));
+}
+
+/// With n = e^x: ((1 + n)^2 - 1) / ((1 + n)^2 + 1), nothing of which cancels.
+template <typename Exp, typename Divide>
+static V tanhOfLog1p(V x, Exp exp, Divide divide) {
+  // Where the quotient is 1, long before the square overflows.
+  V n = exp(atMost(x.isF64() ? 40 : 20, x));
+  V w = n * (n + 2.0);
+  return divide(w, w + 2.0);
+}
+
+V tanhOfSoftplus(V x) {
+  return tanhOfLog1p(x, exp, [](V a, V b) { return a / b; });
+}
+
+V tanhOfSoftplusByExp2(V x) {
+  return tanhOfLog1p(
+      x, [](V y) { return fastExp2(y * kLog2E); },
+      [](V a, V b) {
+        return a.make<mlir::arith::DivFOp>(a.value, b.value,
+                                           mlir::arith::FastMathFlags::afn);
+      });
+}
+
 V geluTanhByExp2(V x) {
   constexpr double scale = -2 * kSqrt2OverPi * kLog2E;
   return x * sigmoidOfPower(x * fma(x * x, scale * kCubic, scale));

@@ -58,6 +58,26 @@ Value buildTanhByExp2(OpBuilder &b, Location loc, Value x) {
   return applied(vm::tanhByExp2, {&b, loc, x}).value;
 }
 
+Value buildExpm1ByExp2(OpBuilder &b, Location loc, Value x) {
+  return applied(vm::expm1ByExp2, {&b, loc, x}).value;
+}
+
+Value buildSoftplus(OpBuilder &b, Location loc, Value x) {
+  return applied(vm::softplus, {&b, loc, x}).value;
+}
+
+Value buildSoftplusByExp2(OpBuilder &b, Location loc, Value x) {
+  return applied(vm::softplusByExp2, {&b, loc, x}).value;
+}
+
+Value buildTanhOfSoftplus(OpBuilder &b, Location loc, Value x) {
+  return applied(vm::tanhOfSoftplus, {&b, loc, x}).value;
+}
+
+Value buildTanhOfSoftplusByExp2(OpBuilder &b, Location loc, Value x) {
+  return applied(vm::tanhOfSoftplusByExp2, {&b, loc, x}).value;
+}
+
 Value buildGeluTanh(OpBuilder &b, Location loc, Value x) {
   return applied(vm::geluTanh, {&b, loc, x}).value;
 }
@@ -117,6 +137,25 @@ static V expandClass(V v, Operation *op) {
   return finite & (a >= smallest.convertToDouble());
 }
 
+/// Whether `op` is an `Op` whose flags have `flag`.
+template <typename Op>
+static bool has(Operation *op, arith::FastMathFlags flag) {
+  auto function = dyn_cast<Op>(op);
+  return function && bitEnumContainsAny(function.getFastmath(), flag);
+}
+
+/// A sine or cosine whose result is rounded to 16 bits.
+static bool isSineFor16Bits(Operation *op) {
+  return has<math::SinOp>(op, arith::FastMathFlags::afn) ||
+         has<math::CosOp>(op, arith::FastMathFlags::afn);
+}
+
+/// What the target has as an instruction, and is asked for as such.
+static bool isInstruction(Operation *op) {
+  return has<math::Exp2Op>(op, arith::FastMathFlags::afn) ||
+         has<math::RsqrtOp>(op, arith::FastMathFlags::afn);
+}
+
 static Unary unaryExpansion(Operation *op) {
   return TypeSwitch<Operation *, Unary>(op)
       .Case<math::ExpOp>([](auto) { return vm::exp; })
@@ -156,6 +195,12 @@ static Binary binaryExpansion(Operation *op) {
 
 /// What `op` is, of its first operand `x`; none for an op that stays.
 static std::optional<V> expansion(V x, Operation *op) {
+  if (x.isF32() && isSineFor16Bits(op)) {
+    auto ninf = arith::FastMathFlags::ninf;
+    return isa<math::SinOp>(op)
+               ? vm::sinFor16Bits(x, has<math::SinOp>(op, ninf))
+               : vm::cosFor16Bits(x, has<math::CosOp>(op, ninf));
+  }
   if (Unary f = unaryExpansion(op))
     return applied(f, x);
   if (Binary f = binaryExpansion(op))
@@ -174,7 +219,7 @@ static std::optional<V> expansion(V x, Operation *op) {
 /// The op of the other kind, if `op` is a sine or cosine whose argument's other
 /// function is in the same block: both share one reduction.
 static Operation *partnerOf(Operation *op) {
-  if (!isa<math::SinOp, math::CosOp>(op))
+  if (!isa<math::SinOp, math::CosOp>(op) || isSineFor16Bits(op))
     return nullptr;
   for (Operation *user : op->getOperand(0).getUsers())
     if (user->getBlock() == op->getBlock() &&
@@ -186,10 +231,7 @@ static Operation *partnerOf(Operation *op) {
 /// Replaces `op`; the ops that went with it are added to `erased`.
 static void expandOne(Operation *op, bool spread,
                       SmallPtrSetImpl<Operation *> &erased) {
-  // Asked for as an instruction of the target.
-  if (auto power = dyn_cast<math::Exp2Op>(op);
-      power &&
-      bitEnumContainsAny(power.getFastmath(), arith::FastMathFlags::afn))
+  if (isInstruction(op))
     return;
   OpBuilder b(op);
   V x{&b, op->getLoc(), op->getOperand(0), spread};

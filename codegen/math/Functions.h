@@ -65,6 +65,10 @@ V sin(V x);
 V cos(V x);
 V tan(V x);
 std::pair<V, V> sincos(V x);
+/// Of an f32, for a result that is rounded to 16 bits: within 2e-6 of it.
+/// `ofF16`: x stands for an f16.
+V sinFor16Bits(V x, bool ofF16);
+V cosFor16Bits(V x, bool ofF16);
 /// For |x| below 2^18 only.
 std::pair<V, V> sincosModerate(V x);
 
@@ -97,6 +101,12 @@ V geluTanh(V x);
 V geluTanhByExp2(V x);
 V sigmoidByExp2(V x);
 V tanhByExp2(V x);
+V expm1ByExp2(V x);
+V softplusByExp2(V x);
+V tanhOfSoftplusByExp2(V x);
+/// log(1 + e^x), and the hyperbolic tangent of it, of any float.
+V softplus(V x);
+V tanhOfSoftplus(V x);
 
 // Remainder.cpp
 V fmod(V x, V y);

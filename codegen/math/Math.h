@@ -26,6 +26,10 @@ class Pass;
 
 namespace knapper {
 
+/// A sine or cosine with `fastmath<afn>` is rounded to 16 bits afterwards: it
+/// keeps 2e-6 of the result. With `ninf` its argument stands for an f16, so
+/// from 65520 on it is an infinity. A root with `afn` stays: an instruction.
+///
 /// Expands, below `root`, in one walk: the `math` ops without an instruction
 /// and `arith.remf`. Integer division is left: lowering guards it. With
 /// `spread` the lanes of vectors are spread over threads, so none is taken out
@@ -59,6 +63,16 @@ Value buildGeluTanhByExp2(OpBuilder &b, Location loc, Value x);
 Value buildSigmoidByExp2(OpBuilder &b, Location loc, Value x);
 /// The same of the hyperbolic tangent, within 1e-6 of the result.
 Value buildTanhByExp2(OpBuilder &b, Location loc, Value x);
+
+/// e^x - 1 for such results, within 1e-5 of it.
+Value buildExpm1ByExp2(OpBuilder &b, Location loc, Value x);
+
+/// log(1 + e^x), and the hyperbolic tangent of that, which Mish multiplies.
+Value buildSoftplus(OpBuilder &b, Location loc, Value x);
+Value buildTanhOfSoftplus(OpBuilder &b, Location loc, Value x);
+/// The same for results that are rounded to 16 bits, within 5e-6 of them.
+Value buildSoftplusByExp2(OpBuilder &b, Location loc, Value x);
+Value buildTanhOfSoftplusByExp2(OpBuilder &b, Location loc, Value x);
 
 /// exp(x) for x <= 0 or NaN, such as an element of a row minus the largest one.
 /// f32: within 2 + |x| ulp, 0 below 2^-126.

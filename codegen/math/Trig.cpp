@@ -65,8 +65,16 @@ static Quadrant patchEveryLane(V x, const Quadrant &common, int64_t lanes) {
   return {x.with(loop.getResult(0)), x.with(loop.getResult(1))};
 }
 
+/// Whether no value of `x` is huge: it was an f16, which ends at 65504.
+static bool isModerate(V x) {
+  auto widened = x.value.getDefiningOp<arith::ExtFOp>();
+  return widened && getElementTypeOrSelf(widened.getIn()).isF16();
+}
+
 static Quadrant reduce(V x) {
   Quadrant common = reduceModerate(x);
+  if (isModerate(x))
+    return common;
   auto vector = dyn_cast<VectorType>(x.type());
   bool many = vector && vector.getRank() == 1 && vector.getNumElements() > 4 &&
               !x.spread;
@@ -134,6 +142,46 @@ V cos(V x) {
 std::pair<V, V> sincos(V x) { return sincosOf(x, reduce(x)); }
 
 std::pair<V, V> sincosModerate(V x) { return sincosOf(x, reduceModerate(x)); }
+
+/// sin(x + shift pi/2), shift 0 or 1, |x| below kModerate: reduction by pi, one
+/// polynomial.
+static V sineOfModerate(V x, int shift) {
+  constexpr double perPi = 0x1.45f306dc9c883p-2, magic = 0x1.8p23;
+  V t = shift ? fma(x, perPi, 0.5) + magic : fma(x, perPi, magic);
+  V n = t - magic;
+  if (shift)
+    n = n - 0.5;
+  V r = fma(n, -0x1.921fb6p+1, x);
+  r = fma(n, 0x1.777a5cp-24, r);
+  r = fma(n, 0x1.ee59dap-49, r);
+  V u = r * r;
+  V sine = fma(r * u, horner(kSin16, u), r);
+  return asFloat(bits(sine) ^ shl(bits(t), 31));
+}
+
+static V sineFor16Bits(V x, int shift, bool ofF16) {
+  if (isModerate(x))
+    return sineOfModerate(x, shift);
+  if (ofF16) // What rounds to an infinity has no sine.
+    return select(abs(x) >= x.constant(65520), kNaN, sineOfModerate(x, shift));
+  auto branch = scf::IfOp::create(
+      *x.builder, x.loc, anyLane(abs(x) > kModerate).value,
+      [&](OpBuilder &inner, Location loc) {
+        V y{&inner, loc, x.value, x.spread};
+        scf::YieldOp::create(inner, loc, (shift ? cos(y) : sin(y)).value);
+      },
+      [&](OpBuilder &inner, Location loc) {
+        V y{&inner, loc, x.value, x.spread};
+        scf::YieldOp::create(inner, loc, sineOfModerate(y, shift).value);
+      });
+  return x.with(branch.getResult(0));
+}
+
+V sinFor16Bits(V x, bool ofF16) {
+  return select(x == 0.0, x, sineFor16Bits(x, 0, ofF16));
+}
+
+V cosFor16Bits(V x, bool ofF16) { return sineFor16Bits(x, 1, ofF16); }
 
 V tan(V x) {
   Quadrant q = reduce(x);

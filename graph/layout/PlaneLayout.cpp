@@ -165,7 +165,8 @@ bool knapper::groupsPreferPlanes(ConvOp op) {
   // Each image has a copy of the filter.
   bool isCheap =
       in[0].isConstant(1) ||
-      channels * features <= (channels * op.getGroups() + features) * pixels;
+      channels * features <=
+          (channels * static_cast<int64_t>(op.getGroups()) + features) * pixels;
   return pixels >= leastPixels && isCheap;
 }
 

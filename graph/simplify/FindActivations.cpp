@@ -1,4 +1,4 @@
-// gelu and sigmoid.
+// gelu, sigmoid and softplus.
 #include "graph/simplify/FindComposites.h"
 #include "graph/simplify/Match.h"
 
@@ -184,7 +184,28 @@ static LogicalResult findSigmoid(DivOp op, PatternRewriter &rewriter) {
   return success();
 }
 
+/// max(x, 0) + log(1 + e^-|x|), operands in any order.
+static LogicalResult findSoftplus(AddOp op, PatternRewriter &rewriter) {
+  for (unsigned i : {0, 1}) {
+    auto log = op->getOperand(i).getDefiningOp<Log1pOp>();
+    auto exp = log ? log.getInput().getDefiningOp<ExpOp>() : ExpOp();
+    auto neg = exp ? exp.getInput().getDefiningOp<NegOp>() : NegOp();
+    auto size = neg ? neg.getInput().getDefiningOp<AbsOp>() : AbsOp();
+    auto max = op->getOperand(1 - i).getDefiningOp<MaxOp>();
+    if (!size || !max)
+      continue;
+    Value x = size.getInput();
+    for (unsigned j : {0, 1})
+      if (max->getOperand(j) == x && isSplat(max->getOperand(1 - j), 0)) {
+        rewriter.replaceOpWithNewOp<SoftplusOp>(op, x);
+        return success();
+      }
+  }
+  return failure();
+}
+
 void knapper::populateActivationPatterns(RewritePatternSet &patterns) {
   patterns.add(findGelu);
   patterns.add(findSigmoid);
+  patterns.add(findSoftplus);
 }

@@ -198,6 +198,16 @@ Value decomposeGelu(OpBuilder &b, GeluOp op) {
   return mul(mul(x, number(0.5)), AddOp::create(b, loc, inner, number(1)));
 }
 
+Value decomposeSoftplus(OpBuilder &b, SoftplusOp op) {
+  Location loc = op.getLoc();
+  Value x = op.getInput();
+  Value power =
+      ExpOp::create(b, loc, NegOp::create(b, loc, AbsOp::create(b, loc, x)));
+  Value positive =
+      MaxOp::create(b, loc, x, splatConstant(b, loc, x.getType(), 0));
+  return AddOp::create(b, loc, positive, Log1pOp::create(b, loc, power));
+}
+
 /// The scores of an attention [B, H, S, T], and what becomes of them.
 struct AttentionScores {
   OpBuilder &b;
@@ -374,6 +384,8 @@ FailureOr<SmallVector<Value>> decompose(OpBuilder &builder, Operation *op) {
               [&](auto o) { return decomposeLayerNorm(builder, o); })
           .Case<RopeOp>([&](auto o) { return decomposeRope(builder, o); })
           .Case<GeluOp>([&](auto o) { return decomposeGelu(builder, o); })
+          .Case<SoftplusOp>(
+              [&](auto o) { return decomposeSoftplus(builder, o); })
           .Case<AttentionOp>(
               [&](auto o) { return decomposeAttention(builder, o); })
           .Case<PagedAttentionOp>(

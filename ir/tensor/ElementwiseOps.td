@@ -35,6 +35,7 @@ def Ts_SqrtOp : Ts_UnaryOp<"sqrt", Ts_FloatTensor, "square root, correctly round
 def Ts_RsqrtOp : Ts_UnaryOp<"rsqrt", Ts_FloatTensor, "1 / sqrt(x)", 6>;
 def Ts_TanhOp : Ts_UnaryOp<"tanh", Ts_FloatTensor, "hyperbolic tangent", 15>;
 def Ts_SigmoidOp : Ts_UnaryOp<"sigmoid", Ts_FloatTensor, "1 / (1 + e^-x), without overflow", 16>;
+def Ts_SoftplusOp : Ts_UnaryOp<"softplus", Ts_FloatTensor, "log(1 + e^x), without overflow", 30>;
 def Ts_ErfOp : Ts_UnaryOp<"erf", Ts_FloatTensor, "error function", 15>;
 def Ts_SinOp : Ts_UnaryOp<"sin", Ts_FloatTensor, "sine, radians", 15>;
 def Ts_CosOp : Ts_UnaryOp<"cos", Ts_FloatTensor, "cosine, radians", 15>;

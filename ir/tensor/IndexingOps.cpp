@@ -64,29 +64,30 @@ Indexing ts::opaqueIndexing(Operation *op, std::optional<Dim> reduced) {
 ELEMENTWISE(NegOp)
 ELEMENTWISE(AbsOp)
 ELEMENTWISE(SignOp)
-ELEMENTWISE(ExpOp) ELEMENTWISE(Expm1Op) ELEMENTWISE(LogOp) ELEMENTWISE(Log1pOp)
-    ELEMENTWISE(SqrtOp) ELEMENTWISE(RsqrtOp) ELEMENTWISE(TanhOp) ELEMENTWISE(
-        SigmoidOp) ELEMENTWISE(ErfOp) ELEMENTWISE(SinOp) ELEMENTWISE(CosOp)
-        ELEMENTWISE(TanOp) ELEMENTWISE(AsinOp) ELEMENTWISE(AcosOp) ELEMENTWISE(
-            AtanOp) ELEMENTWISE(SinhOp) ELEMENTWISE(CoshOp) ELEMENTWISE(AsinhOp)
-            ELEMENTWISE(AcoshOp) ELEMENTWISE(AtanhOp) ELEMENTWISE(CeilOp)
-                ELEMENTWISE(FloorOp) ELEMENTWISE(RoundEvenOp) ELEMENTWISE(
-                    TruncOp) ELEMENTWISE(NotOp) ELEMENTWISE(AddOp)
-                    ELEMENTWISE(SubOp) ELEMENTWISE(MulOp) ELEMENTWISE(DivOp)
-                        ELEMENTWISE(ModOp) ELEMENTWISE(RemOp) ELEMENTWISE(PowOp)
-                            ELEMENTWISE(MaxOp) ELEMENTWISE(MinOp) ELEMENTWISE(
-                                Atan2Op) ELEMENTWISE(AndOp) ELEMENTWISE(OrOp)
-                                ELEMENTWISE(XorOp) ELEMENTWISE(ShiftLeftOp)
-                                    ELEMENTWISE(ShiftRightOp) ELEMENTWISE(
-                                        CompareOp) ELEMENTWISE(SelectOp)
-                                        ELEMENTWISE(ConvertOp) ELEMENTWISE(
-                                            BitcastOp) ELEMENTWISE(IsNanOp)
-                                            ELEMENTWISE(IsInfOp)
-                                                ELEMENTWISE(GeluOp)
-                                                    ELEMENTWISE(DimCastOp)
+ELEMENTWISE(ExpOp)
+ELEMENTWISE(Expm1Op)
+ELEMENTWISE(LogOp)
+ELEMENTWISE(Log1pOp) ELEMENTWISE(SqrtOp) ELEMENTWISE(RsqrtOp) ELEMENTWISE(
+    TanhOp) ELEMENTWISE(SigmoidOp) ELEMENTWISE(ErfOp) ELEMENTWISE(SinOp)
+    ELEMENTWISE(CosOp) ELEMENTWISE(TanOp) ELEMENTWISE(AsinOp) ELEMENTWISE(
+        AcosOp) ELEMENTWISE(AtanOp) ELEMENTWISE(SinhOp) ELEMENTWISE(CoshOp)
+        ELEMENTWISE(AsinhOp) ELEMENTWISE(AcoshOp) ELEMENTWISE(
+            AtanhOp) ELEMENTWISE(CeilOp) ELEMENTWISE(FloorOp)
+            ELEMENTWISE(RoundEvenOp) ELEMENTWISE(TruncOp) ELEMENTWISE(
+                NotOp) ELEMENTWISE(AddOp) ELEMENTWISE(SubOp) ELEMENTWISE(MulOp)
+                ELEMENTWISE(DivOp) ELEMENTWISE(ModOp) ELEMENTWISE(RemOp)
+                    ELEMENTWISE(PowOp) ELEMENTWISE(MaxOp) ELEMENTWISE(MinOp)
+                        ELEMENTWISE(Atan2Op) ELEMENTWISE(AndOp) ELEMENTWISE(
+                            OrOp) ELEMENTWISE(XorOp) ELEMENTWISE(ShiftLeftOp)
+                            ELEMENTWISE(ShiftRightOp) ELEMENTWISE(CompareOp)
+                                ELEMENTWISE(SelectOp) ELEMENTWISE(ConvertOp)
+                                    ELEMENTWISE(BitcastOp) ELEMENTWISE(IsNanOp)
+                                        ELEMENTWISE(IsInfOp) ELEMENTWISE(GeluOp)
+                                            ELEMENTWISE(SoftplusOp)
+                                                ELEMENTWISE(DimCastOp)
 #undef ELEMENTWISE
 
-                                                        Indexing
+                                                    Indexing
     BroadcastOp::indexing() {
   Indexing indexing = parallel(getResult());
   IndexMap map;

@@ -103,6 +103,17 @@ Value SigmoidOp::buildElement(OpBuilder &b, Location loc, ValueRange x) {
   return buildSigmoid(b, loc, x[0]);
 }
 
+/// max(x, 0) + log(1 + e^-|x|)
+Value SoftplusOp::buildElement(OpBuilder &b, Location loc, ValueRange x) {
+  Value size = math::AbsFOp::create(b, loc, x[0]);
+  Value power =
+      math::ExpOp::create(b, loc, arith::NegFOp::create(b, loc, size));
+  Value positive =
+      arith::MaximumFOp::create(b, loc, x[0], splat(b, loc, x[0].getType(), 0));
+  return arith::AddFOp::create(b, loc, positive,
+                               math::Log1pOp::create(b, loc, power));
+}
+
 Value NotOp::buildElement(OpBuilder &b, Location loc, ValueRange x) {
   return arith::XOrIOp::create(b, loc, x[0], splat(b, loc, x[0].getType(), -1));
 }

@@ -342,6 +342,21 @@ case("chain mlp", [In("x", T("f32", "a", 24)), In("w", T("f32", 24, 40)), In("c"
      f"  %b = ts.broadcast %c [1] : {T('f32', 40)} to {T('f32', 'a', 40)}\n"
      f"  %s = ts.add %d, %b : {T('f32', 'a', 40)}\n  %r = ts.gelu %s : {T('f32', 'a', 40)}", T("f32", "a", 40),
      PLANE, None, "relative 3e-6")
+# Mish, whose tangent of a logarithm is computed as one; rounded once where it is stored in 16 bits.
+for dtype, tolerance in (("f32", "ulp 6"), ("f64", "ulp 6"), ("f16", "ulp 4"), ("bf16", "ulp 4")):
+    for kind in ("normal", "wide", "special"):
+        x = T(dtype, "a", "b")
+        case(f"chain mish {dtype} {kind}", [In("x", x, kind)],
+             f"%s = ts.softplus %x : {x}\n  %t = ts.tanh %s : {x}\n  %r = ts.mul %x, %t : {x}", x, PLANE, None, tolerance)
+# Functions of float32 whose values are rounded to 16 bits, behind a product and a choice.
+for function in ("sin", "cos", "exp", "expm1", "softplus", "tanh", "sigmoid", "sqrt", "rsqrt"):
+    for dtype, tolerance in (("bf16", "ulp 4"), ("f16", "ulp 4")):
+        for kind in ("normal", "special"):
+            x, y, m = T("f32", "a", "b"), T(dtype, "a", "b"), T("i1", "a", "b")
+            case(f"chain rounded {function} {dtype} {kind}", [In("x", x, kind), In("p", m)],
+                 f"%f = ts.{function} %x : {x}\n  %h = ts.constant dense<0.5> : tensor<f32>\n"
+                 f"  %b = ts.broadcast %h [] : tensor<f32> to {x}\n  %m = ts.mul %f, %b : {x}\n"
+                 f"  %s = ts.select %p, %m, %x : {m}, {x}\n  %r = ts.convert %s : {x} to {y}", y, PLANE, None, tolerance)
 # Scores over a cap, and a gate, in float32 around a matmul; rounded to 16 bits where they are stored.
 for dtype, tolerance in (("bf16", "relative 5e-3"), ("f16", "relative 1.2e-3")):
     x, w, f, y = T(dtype, "a", 64), T(dtype, 64, 40), T("f32", "a", 40), T(dtype, "a", 40)

@@ -89,6 +89,8 @@ def check(folder: Path, arch: str = "sm_90a", share: float = 1, seed: str = "") 
     """What is wrong, in words. share: of the kernels, drawn by the seed."""
     found = kernels(folder)
     head = found.pop("")[0]
+    if not found:
+        return [f"{folder}: no artefact there holds a kernel"]
     names = random.Random(seed).sample(sorted(found), math.ceil(share * len(found)))
     found = {name: found[name] for name in names}
     pieces = [names[i : i + KERNELS_A_CALL] for i in range(0, len(names), KERNELS_A_CALL)]

@@ -87,6 +87,12 @@ llvm::Value *GpuLowering::unpack(llvm::Value *halves) {
   return result;
 }
 
+/// Whether an f32 `op` may be an instruction that is a few ulp off.
+template <typename Op> static bool isApproximate(Op op) {
+  return op && getElementTypeOrSelf(op.getType()).isF32() &&
+         bitEnumContainsAll(op.getFastmath(), arith::FastMathFlags::afn);
+}
+
 llvm::Value *GpuLowering::special(Operation *op,
                                   llvm::ArrayRef<llvm::Value *> v) {
   if (isa<arith::ExtFOp>(op) &&
@@ -104,9 +110,11 @@ llvm::Value *GpuLowering::special(Operation *op,
   if (isa<math::Exp2Op>(op) &&
       getElementTypeOrSelf(op->getResult(0).getType()).isF32())
     return exp2(v[0]);
-  if (auto divide = dyn_cast<arith::DivFOp>(op);
-      divide && getElementTypeOrSelf(divide.getType()).isF32() &&
-      bitEnumContainsAll(divide.getFastmath(), arith::FastMathFlags::afn))
+  if (auto root = dyn_cast<math::RsqrtOp>(op); isApproximate(root))
+    return eachElement(v[0], llvm::Intrinsic::nvvm_rsqrt_approx_f);
+  if (auto root = dyn_cast<math::SqrtOp>(op); isApproximate(root))
+    return eachElement(v[0], llvm::Intrinsic::nvvm_sqrt_approx_f);
+  if (auto divide = dyn_cast<arith::DivFOp>(op); isApproximate(divide))
     return b.CreateFMul(
         v[0], eachElement(v[1], llvm::Intrinsic::nvvm_rcp_approx_ftz_f));
   return nullptr;

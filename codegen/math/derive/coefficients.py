@@ -30,6 +30,10 @@ def exp2m1_ratio(t):  # (2^t - 1) / t
     return mp.expm1(t * LN2) / t
 
 
+def log1p_ratio(u):
+    return mp.log1p(u) / u
+
+
 def log_tail(f):  # (log(1 + f) - f + f^2/2) / f^3
     return (mp.log1p(f) - f + f * f / 2) / f**3
 
@@ -117,6 +121,13 @@ TABLE = [
     ("kGelu16", "log2(erfc(a/sqrt(2))/2) by powers of a, 0 <= a <= 6",
      lambda a: mp.log(mp.erfc(a / SQ) / 2) / LN2, mp.mpf(0), mp.mpf(6), 6,
      lambda a: LN2, f32, []),
+    ("kSin16", "(sin(r)-r)/r^3 by powers of r^2, |r| <= pi/2",
+     sin_tail, tiny, (2 * PI4)**2, 2, lambda u: mp.sqrt(u)**3 / mp.sin(mp.sqrt(u)), f32, []),
+    ("kLog1p16", "log(1+u)/u by powers of u, 0 <= u <= 1",
+     log1p_ratio, tiny, one, 6, lambda u: u / mp.log1p(u), f32, []),
+    ("kExpm1_16", "(exp(r)-1-r)/r^2 by powers of r, |r| <= 1/4",
+     expm1_tail, -one / 4, one / 4, 2,
+     lambda t: t * t / mp.expm1(t), f32, []),
     ("kExpm1F64", "(exp(r)-1-r)/r^2 by powers of r, |r| <= ln2/2",
      expm1_tail, -LN2 / 2, LN2 / 2, 11,
      lambda t: t * t / mp.expm1(t), f64, []),

@@ -65,3 +65,24 @@ func.func @native(%x: vector<4xf32>) -> vector<4xf32> {
   %c = math.roundeven %b : vector<4xf32>
   return %c : vector<4xf32>
 }
+
+// For 16 bits one polynomial does; huge arguments have the whole function.
+// CHECK-LABEL: func @sin_for_16_bits
+// CHECK: scf.if
+// CHECK: scf.if
+// CHECK: arith.xori
+// CHECK: return
+func.func @sin_for_16_bits(%x: vector<8xf32>) -> vector<8xf32> {
+  %y = math.sin %x fastmath<afn> : vector<8xf32>
+  return %y : vector<8xf32>
+}
+
+// No f16 is huge.
+// CHECK-LABEL: func @cos_of_f16
+// CHECK-NOT: scf.if
+// CHECK: return
+func.func @cos_of_f16(%x: vector<8xf16>) -> vector<8xf32> {
+  %w = arith.extf %x : vector<8xf16> to vector<8xf32>
+  %y = math.cos %w fastmath<afn> : vector<8xf32>
+  return %y : vector<8xf32>
+}

@@ -248,15 +248,15 @@ Value ElementEmitter::larger(Value a, Value v) {
   return arith::SelectOp::create(builder, location, above, v, a);
 }
 
-/// Whether elements are rounded to 16 bits, or only what up to `most` products
-/// and conversions one behind the other make of them.
+/// Whether elements are rounded to 16 bits, or only what up to `most` products,
+/// selections and conversions one behind the other make of them.
 static bool isRoundedToHalf(Value tensor, unsigned most = 3) {
   Type element = ts::elementTypeOf(tensor);
   if (element.isF16() || element.isBF16())
     return true;
   return most > 0 && element.isF32() && !tensor.use_empty() &&
          llvm::all_of(tensor.getUsers(), [&](Operation *user) {
-           return isa<ts::MulOp, ts::ConvertOp>(user) &&
+           return isa<ts::MulOp, ts::SelectOp, ts::ConvertOp>(user) &&
                   isa<FloatType>(ts::elementTypeOf(user->getResult(0))) &&
                   isRoundedToHalf(user->getResult(0), most - 1);
          });
@@ -275,10 +275,48 @@ static bool feedsSaturation(ts::DivOp divide) {
          });
 }
 
+/// Mish: x tanh(softplus(x)), whose logarithm and tangent cancel.
+static ts::SoftplusOp softplusUnderTanh(Operation *op) {
+  auto tanh = dyn_cast<ts::TanhOp>(op);
+  return tanh ? tanh.getInput().getDefiningOp<ts::SoftplusOp>()
+              : ts::SoftplusOp();
+}
+
+/// A sine, cosine or root whose result is rounded to 16 bits, as `expandMath`
+/// and the GPU's lowering take it.
+static Value buildFor16Bits(OpBuilder &b, Operation *op, Value x) {
+  auto flags = arith::FastMathFlags::afn;
+  if (ts::elementTypeOf(op->getOperand(0)).isF16())
+    flags = flags | arith::FastMathFlags::ninf;
+  return llvm::TypeSwitch<Operation *, Value>(op)
+      .Case([&](ts::SinOp) {
+        return math::SinOp::create(b, op->getLoc(), x, flags);
+      })
+      .Case([&](ts::CosOp) {
+        return math::CosOp::create(b, op->getLoc(), x, flags);
+      })
+      .Case([&](ts::SqrtOp) {
+        return math::SqrtOp::create(b, op->getLoc(), x,
+                                    arith::FastMathFlags::afn);
+      })
+      .Default([&](Operation *) {
+        return math::RsqrtOp::create(b, op->getLoc(), x,
+                                     arith::FastMathFlags::afn);
+      });
+}
+
 Value ElementEmitter::compute(Value tensor, const Coord &coord) {
   if (auto argument = dyn_cast<BlockArgument>(tensor))
     return load(inputBuffer(argument), tensor.getType(), coord);
   Operation *op = tensor.getDefiningOp();
+  bool gpu = target.simt, half = gpu && isRoundedToHalf(tensor);
+  if (ts::SoftplusOp softplus = softplusUnderTanh(op)) {
+    Value x = emit(softplus.getInput(), coord);
+    if (!x)
+      return {};
+    return (half ? buildTanhOfSoftplusByExp2
+                 : buildTanhOfSoftplus)(builder, location, x);
+  }
   if (auto elementwise = dyn_cast<ts::ElementwiseOpInterface>(op)) {
     SmallVector<Value> operands;
     for (Value operand : op->getOperands()) {
@@ -287,7 +325,6 @@ Value ElementEmitter::compute(Value tensor, const Coord &coord) {
         return {};
     }
     // The target has a shorter form than the op's definition.
-    bool gpu = target.simt, half = gpu && isRoundedToHalf(tensor);
     if (auto gelu = dyn_cast<ts::GeluOp>(op)) {
       Value x = operands.front();
       if (gelu.getTanh())
@@ -298,8 +335,19 @@ Value ElementEmitter::compute(Value tensor, const Coord &coord) {
     }
     if (isa<ts::SigmoidOp>(op) && half)
       return buildSigmoidByExp2(builder, location, operands.front());
+    if ((isa<ts::SinOp, ts::CosOp>(op) && isRoundedToHalf(tensor)) ||
+        (isa<ts::SqrtOp, ts::RsqrtOp>(op) && half))
+      return buildFor16Bits(builder, op, operands.front());
+    if (isa<ts::ExpOp>(op) && half &&
+        getElementTypeOrSelf(operands.front().getType()).isF32())
+      return expBySpecialUnit(*this, operands.front(), half);
     if (isa<ts::TanhOp>(op) && half)
       return buildTanhByExp2(builder, location, operands.front());
+    if (isa<ts::Expm1Op>(op) && half)
+      return buildExpm1ByExp2(builder, location, operands.front());
+    if (isa<ts::SoftplusOp>(op))
+      return (half ? buildSoftplusByExp2 : buildSoftplus)(builder, location,
+                                                          operands.front());
     if (auto divide = dyn_cast<ts::DivOp>(op);
         divide && gpu && feedsSaturation(divide))
       return arith::DivFOp::create(builder, location, operands[0], operands[1],

@@ -68,8 +68,8 @@ namespace {
 class Suppression {
 public:
   Suppression(BuildContext &context, ts::NonMaxSuppressionOp op, int64_t lanes)
-      : context(context), e(context.emitter), b(e.builder), loc(e.location),
-        op(op), lanes(lanes), f32(b.getF32Type()), i32(b.getI32Type()) {
+      : e(context.emitter), b(e.builder), loc(e.location), op(op), lanes(lanes),
+        f32(b.getF32Type()), i32(b.getI32Type()) {
     Dim boxes = ts::dimOf(op.getScores(), 2), most(op.getMost());
     n = e.size(boxes);
     groups = e.size(groupsOf(boxes, lanes));
@@ -135,7 +135,6 @@ private:
   /// Whether one of the first `count` taken boxes overlaps the box.
   Value isOverlapped(ArrayRef<Value> box, Value area, Value count);
 
-  BuildContext &context;
   ElementEmitter &e;
   OpBuilder &b;
   Location loc;

@@ -305,3 +305,34 @@ func.func @partial_rope(%x: !w, %f: !f) -> !w {
   %3 = ts.concat %2, %rest dim 3 : !q, !h
   return %3 : !w
 }
+
+// max(x, 0) + log(1 + e^-|x|), in any order.
+// CHECK-LABEL: @softplus
+// CHECK-NEXT: %[[S:.*]] = ts.softplus %arg0
+// CHECK-NEXT: return %[[S]]
+func.func @softplus(%x: !x) -> !x {
+  %zero = ts.constant dense<0.0> : tensor<f32>
+  %zerob = ts.broadcast %zero [] : tensor<f32> to !x
+  %0 = ts.abs %x : !x
+  %1 = ts.neg %0 : !x
+  %2 = ts.exp %1 : !x
+  %3 = ts.log1p %2 : !x
+  %4 = ts.max %zerob, %x : !x
+  %5 = ts.add %3, %4 : !x
+  return %5 : !x
+}
+
+// The larger of another value and 0 is no softplus.
+// CHECK-LABEL: @no_softplus
+// CHECK: ts.log1p
+func.func @no_softplus(%x: !x, %y: !x) -> !x {
+  %zero = ts.constant dense<0.0> : tensor<f32>
+  %zerob = ts.broadcast %zero [] : tensor<f32> to !x
+  %0 = ts.abs %x : !x
+  %1 = ts.neg %0 : !x
+  %2 = ts.exp %1 : !x
+  %3 = ts.log1p %2 : !x
+  %4 = ts.max %y, %zerob : !x
+  %5 = ts.add %4, %3 : !x
+  return %5 : !x
+}

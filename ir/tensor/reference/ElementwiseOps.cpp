@@ -265,6 +265,7 @@ std::optional<Results> evaluateElementwise(const Call &call) {
   FLOAT1(RsqrtOp, 1 / std::sqrt(x))
   FLOAT1(TanhOp, std::tanh(x))
   FLOAT1(SigmoidOp, 1 / (1 + std::exp(-x)))
+  FLOAT1(SoftplusOp, std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x))))
   FLOAT1(ErfOp, std::erf(x))
   FLOAT1(SinOp, std::sin(x))
   FLOAT1(CosOp, std::cos(x))
