@@ -188,7 +188,11 @@ static Unary unaryExpansion(Operation *op) {
 static Binary binaryExpansion(Operation *op) {
   return TypeSwitch<Operation *, Binary>(op)
       .Case<math::Atan2Op>([](auto) { return vm::atan2; })
-      .Case<math::PowFOp>([](auto) { return vm::pow; })
+      .Case<math::PowFOp>([](math::PowFOp power) -> Binary {
+        if (has<math::PowFOp>(power, arith::FastMathFlags::afn))
+          return [](V x, V y) { return vm::pow(x, y, x.isF32()); };
+        return [](V x, V y) { return vm::pow(x, y); };
+      })
       .Case<arith::RemFOp>([](auto) { return vm::fmod; })
       .Default([](Operation *) -> Binary { return nullptr; });
 }

@@ -86,7 +86,8 @@ V asin(V x);
 V acos(V x);
 
 // Pow.cpp
-V pow(V x, V y);
+/// `for16Bits`: of f32, for a result that is rounded to 16 bits: within 2e-5.
+V pow(V x, V y, bool for16Bits = false);
 /// x^n for n a signed integer as wide as x's elements.
 V powi(V x, V n);
 V cbrt(V x);

@@ -29,6 +29,7 @@ namespace knapper {
 /// A sine or cosine with `fastmath<afn>` is rounded to 16 bits afterwards: it
 /// keeps 2e-6 of the result. With `ninf` its argument stands for an f16, so
 /// from 65520 on it is an infinity. A root with `afn` stays: an instruction.
+/// A power with `afn` keeps 2e-5.
 ///
 /// Expands, below `root`, in one walk: the `math` ops without an instruction
 /// and `arith.remf`. Integer division is left: lowering guards it. With

@@ -66,7 +66,9 @@ static Sum logSum(V x) {
 }
 
 /// |x|^y for |x| neither 0, infinite nor NaN.
-static V powMagnitude(V a, V y) {
+static V powMagnitude(V a, V y, bool for16Bits) {
+  if (for16Bits) // y log x is at most 89: 89 x 2^-23 is far below 2^-9.
+    return exp(y * log(a));
   if (!a.isF64()) {
     Type own = a.element(), f64 = a.builder->getF64Type();
     return convert(exp(convert(y, f64) * log(convert(a, f64))), own);
@@ -92,7 +94,7 @@ static std::optional<V> constantPower(V x, double n) {
   return std::nullopt;
 }
 
-V pow(V x, V y) {
+V pow(V x, V y, bool for16Bits) {
   Attribute attr;
   if (auto constant = y.value.getDefiningOp<arith::ConstantOp>())
     attr = constant.getValue();
@@ -104,7 +106,8 @@ V pow(V x, V y) {
 
   V a = abs(x), ay = abs(y);
   V zero = a == 0.0, infinite = a == kInf, unit = a == 1.0;
-  V r = powMagnitude(select(zero | infinite, 1.0, a), select(unit, 0.0, y));
+  V r = powMagnitude(select(zero | infinite, 1.0, a), select(unit, 0.0, y),
+                     for16Bits);
   // 0^y and inf^y: 0 or infinity, by the sign of y.
   V up = (infinite & (y > 0.0)) | (zero & (y < 0.0));
   r = select(zero | infinite, select(up, kInf, 0.0, x), r);

@@ -335,6 +335,10 @@ Value ElementEmitter::compute(Value tensor, const Coord &coord) {
     }
     if (isa<ts::SigmoidOp>(op) && half)
       return buildSigmoidByExp2(builder, location, operands.front());
+    if (isa<ts::PowOp>(op) && isRoundedToHalf(tensor) &&
+        isa<FloatType>(ts::elementTypeOf(op->getOperand(1))))
+      return math::PowFOp::create(builder, location, operands[0], operands[1],
+                                  arith::FastMathFlags::afn);
     if ((isa<ts::SinOp, ts::CosOp>(op) && isRoundedToHalf(tensor)) ||
         (isa<ts::SqrtOp, ts::RsqrtOp>(op) && half))
       return buildFor16Bits(builder, op, operands.front());
