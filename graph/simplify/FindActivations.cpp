@@ -204,8 +204,22 @@ static LogicalResult findSoftplus(AddOp op, PatternRewriter &rewriter) {
   return failure();
 }
 
+/// x where x is a NaN, else softplus(x), as JAX writes it: a NaN either way.
+static LogicalResult dropNanCase(SelectOp op, PatternRewriter &rewriter) {
+  auto softplus = op.getOnFalse().getDefiningOp<SoftplusOp>();
+  auto compare = op.getCondition().getDefiningOp<CompareOp>();
+  if (!softplus || !compare || compare.getPredicate() != ComparePredicate::ne)
+    return failure();
+  Value x = softplus.getInput();
+  if (op.getOnTrue() != x || compare.getLhs() != x || compare.getRhs() != x)
+    return failure();
+  rewriter.replaceOp(op, softplus);
+  return success();
+}
+
 void knapper::populateActivationPatterns(RewritePatternSet &patterns) {
   patterns.add(findGelu);
   patterns.add(findSigmoid);
   patterns.add(findSoftplus);
+  patterns.add(dropNanCase);
 }

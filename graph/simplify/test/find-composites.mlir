@@ -336,3 +336,24 @@ func.func @no_softplus(%x: !x, %y: !x) -> !x {
   %5 = ts.add %4, %3 : !x
   return %5 : !x
 }
+
+// A NaN stays one.
+// CHECK-LABEL: @softplus_of_nan
+// CHECK-NEXT: %[[S:.*]] = ts.softplus %arg0
+// CHECK-NEXT: return %[[S]]
+func.func @softplus_of_nan(%x: !x) -> !x {
+  %0 = ts.compare ne %x, %x : !x
+  %1 = ts.softplus %x : !x
+  %2 = ts.select %0, %x, %1 : tensor<?x8xi1, #ts.dims<"b", 8>>, !x
+  return %2 : !x
+}
+
+// Another value for a NaN stays.
+// CHECK-LABEL: @softplus_or_other
+// CHECK: ts.select
+func.func @softplus_or_other(%x: !x, %y: !x) -> !x {
+  %0 = ts.compare ne %x, %x : !x
+  %1 = ts.softplus %x : !x
+  %2 = ts.select %0, %y, %1 : tensor<?x8xi1, #ts.dims<"b", 8>>, !x
+  return %2 : !x
+}
