@@ -169,195 +169,19 @@ Value ElementEmitter::emit(Value tensor, const Coord &coord) {
   return value;
 }
 
-bool isBelowItsMaximum(Value tensor) {
-  auto difference = tensor.getDefiningOp<ts::SubOp>();
-  auto broadcast = difference
-                       ? difference.getRhs().getDefiningOp<ts::BroadcastOp>()
-                       : ts::BroadcastOp();
-  auto max = broadcast ? broadcast.getInput().getDefiningOp<ts::ReduceOp>()
-                       : ts::ReduceOp();
-  if (!max || max.getKind() != ts::ReduceKind::max ||
-      max.getInput() != difference.getLhs())
-    return false;
-  // Each maximum goes back to the elements that it was taken of.
-  SmallVector<int64_t> kept;
-  for (int64_t d = 0; d < ts::rankOf(max.getInput()); ++d)
-    if (!llvm::is_contained(max.getDims(), d))
-      kept.push_back(d);
-  return ArrayRef<int64_t>(broadcast.getDims()) == ArrayRef<int64_t>(kept);
-}
-
-bool ElementEmitter::expTakesPositive(Type type) const {
-  constexpr int64_t wholeRegister = 16;
-  auto vector = dyn_cast<VectorType>(type);
-  return target.wordTable && target.powerScale && vector &&
-         vector.getElementType().isF32() &&
-         vector.getShape().back() % wholeRegister == 0;
-}
-
-/// exp(x) = 2^t with t = x log2(e) for x <= 0 or NaN. The rounding of t, whose
-/// size grows with x, is made up for unless the result is rounded far more.
-static Value expBySpecialUnit(ElementEmitter &e, Value x, bool half) {
-  OpBuilder &b = e.builder;
-  Location loc = e.location;
-  auto type = dyn_cast<VectorType>(x.getType());
-  auto number = [&](double value) {
-    return e.splat(b.getF32Type(), type ? type.getDimSize(0) : 0, value);
-  };
-  constexpr double log2e = 1.4426950408889634, ln2 = 0.6931471805599453;
-  const double upper = static_cast<float>(log2e);
-  if (half)
-    return tile::Exp2Op::create(
-        b, loc, x.getType(), arith::MulFOp::create(b, loc, x, number(upper)));
-  // Far below the least number, where products stay finite.
-  Value least = number(-200);
-  Value isLess =
-      arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OLT, x, least);
-  x = arith::SelectOp::create(b, loc, isLess, least, x);
-  Value t = arith::MulFOp::create(b, loc, x, number(upper));
-  Value minus = arith::NegFOp::create(b, loc, t);
-  Value rest = math::FmaOp::create(b, loc, x, number(upper), minus);
-  rest = math::FmaOp::create(b, loc, x, number(log2e - upper), rest);
-  rest = arith::MulFOp::create(b, loc, rest, number(ln2));
-  Value power = tile::Exp2Op::create(b, loc, x.getType(), t);
-  return math::FmaOp::create(b, loc, power, rest, power);
-}
-
-Value ElementEmitter::expNonPositive(Value x, bool half) {
-  if (target.simt && getElementTypeOrSelf(x.getType()).isF32())
-    return expBySpecialUnit(*this, x, half);
-  auto lookup = [&](Value index, ArrayRef<int32_t> table) -> Value {
-    return tile::LookupOp::create(builder, location, index.getType(), index,
-                                  table);
-  };
-  auto scaleByPower = [&](Value value, Value power) -> Value {
-    return tile::ScaleByPowerOp::create(builder, location, value.getType(),
-                                        value, power);
-  };
-  if (expTakesPositive(x.getType()))
-    return buildExpBelowOverflow(builder, location, x, lookup, scaleByPower);
-  return buildExpNonPositive(builder, location, x);
-}
-
-Value ElementEmitter::larger(Value a, Value v) {
-  // One instruction there, which takes `a` for a NaN too.
-  if (target.simt && getElementTypeOrSelf(v.getType()).isF32())
-    return arith::MaxNumFOp::create(builder, location, v, a);
-  Value above =
-      arith::CmpFOp::create(builder, location, arith::CmpFPredicate::OGT, v, a);
-  return arith::SelectOp::create(builder, location, above, v, a);
-}
-
-/// Whether elements are rounded to 16 bits, or only what up to `most` products,
-/// selections and conversions one behind the other make of them.
-static bool isRoundedToHalf(Value tensor, unsigned most = 3) {
-  Type element = ts::elementTypeOf(tensor);
-  if (element.isF16() || element.isBF16())
-    return true;
-  return most > 0 && element.isF32() && !tensor.use_empty() &&
-         llvm::all_of(tensor.getUsers(), [&](Operation *user) {
-           return isa<ts::MulOp, ts::SelectOp, ts::ConvertOp>(user) &&
-                  isa<FloatType>(ts::elementTypeOf(user->getResult(0))) &&
-                  isRoundedToHalf(user->getResult(0), most - 1);
-         });
-}
-
-/// Whether a quotient is read by functions alone that a rounding more does not
-/// move to another value of 16 bits: a score over its cap. The cap is a number
-/// whose reciprocal is neither infinite nor flushed: 0 over a denormal stays 0.
-static bool feedsSaturation(ts::DivOp divide) {
-  constexpr double least = 0x1p-126;
-  double by = std::abs(splatOf(divide->getOperand(1)).value_or(0));
-  return by >= least && by <= 1 / least &&
-         llvm::all_of(divide->getUsers(), [](Operation *user) {
-           return isa<ts::TanhOp, ts::SigmoidOp>(user) &&
-                  isRoundedToHalf(user->getResult(0));
-         });
-}
-
-/// Mish: x tanh(softplus(x)), whose logarithm and tangent cancel.
-static ts::SoftplusOp softplusUnderTanh(Operation *op) {
-  auto tanh = dyn_cast<ts::TanhOp>(op);
-  return tanh ? tanh.getInput().getDefiningOp<ts::SoftplusOp>()
-              : ts::SoftplusOp();
-}
-
-/// A sine, cosine or root whose result is rounded to 16 bits, as `expandMath`
-/// and the GPU's lowering take it.
-static Value buildFor16Bits(OpBuilder &b, Operation *op, Value x) {
-  auto flags = arith::FastMathFlags::afn;
-  if (ts::elementTypeOf(op->getOperand(0)).isF16())
-    flags = flags | arith::FastMathFlags::ninf;
-  return llvm::TypeSwitch<Operation *, Value>(op)
-      .Case([&](ts::SinOp) {
-        return math::SinOp::create(b, op->getLoc(), x, flags);
-      })
-      .Case([&](ts::CosOp) {
-        return math::CosOp::create(b, op->getLoc(), x, flags);
-      })
-      .Case([&](ts::SqrtOp) {
-        return math::SqrtOp::create(b, op->getLoc(), x,
-                                    arith::FastMathFlags::afn);
-      })
-      .Default([&](Operation *) {
-        return math::RsqrtOp::create(b, op->getLoc(), x,
-                                     arith::FastMathFlags::afn);
-      });
-}
-
 Value ElementEmitter::compute(Value tensor, const Coord &coord) {
   if (auto argument = dyn_cast<BlockArgument>(tensor))
     return load(inputBuffer(argument), tensor.getType(), coord);
   Operation *op = tensor.getDefiningOp();
-  bool gpu = target.simt, half = gpu && isRoundedToHalf(tensor);
-  if (ts::SoftplusOp softplus = softplusUnderTanh(op)) {
-    Value x = emit(softplus.getInput(), coord);
-    if (!x)
-      return {};
-    return (half ? buildTanhOfSoftplusByExp2
-                 : buildTanhOfSoftplus)(builder, location, x);
-  }
   if (auto elementwise = dyn_cast<ts::ElementwiseOpInterface>(op)) {
     SmallVector<Value> operands;
-    for (Value operand : op->getOperands()) {
+    for (Value operand : operandsOfForm(op)) {
       operands.push_back(emit(operand, coord));
       if (!operands.back())
         return {};
     }
-    // The target has a shorter form than the op's definition.
-    if (auto gelu = dyn_cast<ts::GeluOp>(op)) {
-      Value x = operands.front();
-      if (gelu.getTanh())
-        return (half ? buildGeluTanhByExp2 : buildGeluTanh)(builder, location,
-                                                            x);
-      return gpu ? buildGeluErfByExp2(builder, location, x, half)
-                 : buildGeluErf(builder, location, x);
-    }
-    if (isa<ts::SigmoidOp>(op) && half)
-      return buildSigmoidByExp2(builder, location, operands.front());
-    if (isa<ts::PowOp>(op) && isRoundedToHalf(tensor) &&
-        isa<FloatType>(ts::elementTypeOf(op->getOperand(1))))
-      return math::PowFOp::create(builder, location, operands[0], operands[1],
-                                  arith::FastMathFlags::afn);
-    if ((isa<ts::SinOp, ts::CosOp>(op) && isRoundedToHalf(tensor)) ||
-        (isa<ts::SqrtOp, ts::RsqrtOp>(op) && half))
-      return buildFor16Bits(builder, op, operands.front());
-    if (isa<ts::ExpOp>(op) && half &&
-        getElementTypeOrSelf(operands.front().getType()).isF32())
-      return expBySpecialUnit(*this, operands.front(), half);
-    if (isa<ts::TanhOp>(op) && half)
-      return buildTanhByExp2(builder, location, operands.front());
-    if (isa<ts::Expm1Op>(op) && half)
-      return buildExpm1ByExp2(builder, location, operands.front());
-    if (isa<ts::SoftplusOp>(op))
-      return (half ? buildSoftplusByExp2 : buildSoftplus)(builder, location,
-                                                          operands.front());
-    if (auto divide = dyn_cast<ts::DivOp>(op);
-        divide && gpu && feedsSaturation(divide))
-      return arith::DivFOp::create(builder, location, operands[0], operands[1],
-                                   arith::FastMathFlags::arcp);
-    if (isa<ts::ExpOp>(op) && isBelowItsMaximum(op->getOperand(0)))
-      return expNonPositive(operands.front(), half);
+    if (Value value = shorterForm(op, operands))
+      return value;
     return elementwise.buildElement(builder, location, operands);
   }
   return llvm::TypeSwitch<Operation *, Value>(op)

@@ -152,6 +152,12 @@ private:
   using Memo = std::unordered_map<Key, mlir::Value, KeyHash>;
 
   mlir::Value compute(mlir::Value tensor, const Coord &coord);
+  /// An elementwise op's value by fewer instructions than its definition takes,
+  /// of its `operandsOfForm`; none where there is no such form
+  /// (ElementForms.cpp).
+  mlir::Value shorterForm(mlir::Operation *op,
+                          llvm::ArrayRef<mlir::Value> operands);
+  llvm::SmallVector<mlir::Value> operandsOfForm(mlir::Operation *op);
   /// A value in compute form as a buffer of such elements holds it.
   mlir::Value asStored(mlir::Value value, mlir::Type stored, int64_t lanes);
   mlir::Value emitConstant(ts::ConstantOp op, const Coord &coord);
