@@ -11,9 +11,9 @@ static constexpr int64_t mostFeatures = 8, mostPhases = 36;
 static constexpr int64_t mostRowBytes = 256 << 10;
 /// A window row is not a loop in the generated code.
 static constexpr int64_t widestWindow = 32;
-/// Of pools: registers that one of results is picked from, and a row that stays
-/// in the nearest cache.
-static constexpr int64_t mostPoolStride = 4, widestPlane = 4096;
+/// Of pools: what a row of scratch has beyond its end, and a row that stays in
+/// the nearest cache.
+static constexpr int64_t mostPoolStride = 32, widestPlane = 4096;
 /// The same row with its border, of which a thread holds several.
 static constexpr int64_t widestRow = 2 * widestPlane;
 
@@ -64,44 +64,102 @@ bool knapper::prefersPlanes(ConvOp op) {
          4 * p->channels * p->paddedRows(1) * p->paddedWidth() <= mostRowBytes;
 }
 
-std::optional<PlanePool> knapper::planePoolOf(PoolOp op) {
-  Type element = elementTypeOf(op.getInput());
-  if (op.getChannelsLast() || op.getWindow().size() != 2 ||
-      op.getKind() != PoolKind::max || !isa<FloatType>(element) ||
-      element.isF64())
+/// Of `taps` positions from `first` on, `step` apart, those in [from, to).
+static int64_t tapsWithin(int64_t first, int64_t step, int64_t taps,
+                          int64_t from, int64_t to) {
+  auto before = [&](int64_t end) {
+    int64_t distance = std::max<int64_t>(end - first, 0);
+    return std::min<int64_t>(llvm::divideCeil(distance, step), taps);
+  };
+  return std::max<int64_t>(before(to) - before(from), 0);
+}
+
+int64_t PlanePool::columnsAt(int64_t column) const {
+  return tapsWithin(column * sw - lowW, dw, kw, countedFrom, countedTo);
+}
+
+std::optional<int64_t> PlanePool::columnsEverywhere() const {
+  int64_t columns = columnsAt(0);
+  for (int64_t column = 1; column < outWidth; ++column)
+    if (columnsAt(column) != columns)
+      return std::nullopt;
+  return columns;
+}
+
+std::optional<int64_t> PlanePool::rowsEverywhere() const {
+  if (rowsAreInside())
+    return kh;
+  std::optional<int64_t> size = height.asConstant(),
+                         out = outHeight.asConstant(),
+                         high = highH.asConstant();
+  constexpr int64_t mostRows = 1 << 16;
+  if (!size || !out || !high || *out < 1 || *out > mostRows)
     return std::nullopt;
-  std::optional<int64_t> width = dimsOf(op.getInput())[3].asConstant(),
-                         outWidth = dimsOf(op.getResult())[3].asConstant();
-  SmallVector<Dim> low = dimsOf(op.getLow());
+  auto rowsAt = [&](int64_t row) {
+    return tapsWithin(row * sh - lowH, dh, kh, countsBorder ? -lowH : 0,
+                      countsBorder ? *size + *high : *size);
+  };
+  int64_t rows = rowsAt(0);
+  for (int64_t row = 1; row < *out; ++row)
+    if (rowsAt(row) != rows)
+      return std::nullopt;
+  return rows;
+}
+
+std::optional<PlanePool> knapper::planePoolOf(PoolOp op) {
+  unsigned spatial = op.getWindow().size(), last = spatial - 1;
+  if (op.getChannelsLast() || (spatial != 1 && spatial != 2))
+    return std::nullopt;
+  std::optional<int64_t> width = dimsOf(op.getInput()).back().asConstant(),
+                         outWidth = dimsOf(op.getResult()).back().asConstant();
+  SmallVector<Dim> low = dimsOf(op.getLow()), high = dimsOf(op.getHigh());
   for (Dim border : low)
     if (border.asConstant().value_or(-1) < 0)
       return std::nullopt;
-  PlanePool p{op};
-  p.kh = op.getWindow()[0];
-  p.kw = op.getWindow()[1];
-  p.sh = op.getStrides()[0];
-  p.sw = op.getStrides()[1];
-  p.dh = op.getDilations()[0];
-  p.dw = op.getDilations()[1];
-  p.lowH = *low[0].asConstant();
-  p.lowW = *low[1].asConstant();
+  PlanePool p;
+  p.op = op;
+  p.hasRows = spatial == 2;
+  p.averages = op.getKind() == PoolKind::average;
+  p.countsBorder = p.averages && op.getCountPadding();
+  p.height = p.outHeight = low[0].like(1);
+  p.highH = low[0].like(0);
+  if (p.hasRows) {
+    p.height = dimOf(op.getInput(), 2);
+    p.outHeight = dimOf(op.getResult(), 2);
+    p.highH = high[0];
+    p.kh = op.getWindow()[0];
+    p.sh = op.getStrides()[0];
+    p.dh = op.getDilations()[0];
+    p.lowH = *low[0].asConstant();
+  }
+  p.kw = op.getWindow()[last];
+  p.sw = op.getStrides()[last];
+  p.dw = op.getDilations()[last];
+  p.lowW = *low[last].asConstant();
   p.width = width.value_or(0);
   p.outWidth = outWidth.value_or(0);
-  // A window row is not a loop in the generated code.
   if (p.width < 1 || p.outWidth < 1 || p.kh < 1 || p.kw < 1 ||
-      p.kw > widestWindow || p.sw > mostPoolStride || p.width > widestPlane)
+      p.sw > mostPoolStride || p.width > widestPlane)
     return std::nullopt;
   // Each alone first: their sums may be no 64-bit numbers.
-  for (int64_t columns : {p.outWidth, p.dw, p.lowW})
+  for (int64_t columns : {p.outWidth, p.kw, p.dw, p.lowW})
     if (columns > widestRow)
       return std::nullopt;
   if (p.paddedWidth() > widestRow || p.lowW + p.width > widestRow)
     return std::nullopt;
+  p.countedTo = p.width;
+  if (p.countsBorder) {
+    std::optional<int64_t> highW = high[last].asConstant();
+    if (!highW || *highW < 0 || *highW > widestRow)
+      return std::nullopt;
+    p.countedFrom = -p.lowW;
+    p.countedTo += *highW;
+  }
   return p;
 }
 
-/// Arguments, or what elementwise ops make of them. Broadcasts and constants
-/// beside them lie as the others do.
+/// Arguments, or what elementwise ops and borders make of them. Broadcasts and
+/// constants beside them lie as the others do.
 static bool comesInPlanes(Value x) {
   constexpr int mostOps = 8;
   int ops = 0;
@@ -116,6 +174,10 @@ static bool comesInPlanes(Value x) {
     Operation *op = value.getDefiningOp();
     if (isa<BroadcastOp, ConstantOp, WeightOp>(op))
       continue;
+    if (auto pad = dyn_cast<PadOp>(op)) {
+      work.push_back(pad.getInput());
+      continue;
+    }
     if (!isa<ElementwiseOpInterface>(op) || op->getNumOperands() == 0 ||
         ++ops > mostOps)
       return false;
@@ -129,7 +191,7 @@ bool knapper::prefersPlanes(PoolOp op) {
     return false;
   SmallVector<Dim> out = dimsOf(op.getResult());
   constexpr int64_t mostChannels = 8, leastWidth = 16, wide = 128,
-                    leastOfRows = 8;
+                    leastOfRows = 4;
   // An input lies in planes anyway: what is moved is the smaller result.
   bool isFew = out[1].asConstant().value_or(mostChannels + 1) <= mostChannels;
   int64_t width = out.back().asConstant().value_or(0);
