@@ -16,6 +16,7 @@ static constexpr int64_t widestWindow = 32;
 static constexpr int64_t mostPoolStride = 32, widestPlane = 4096;
 /// The same row with its border, of which a thread holds several.
 static constexpr int64_t widestRow = 2 * widestPlane;
+static constexpr int64_t mostDepthwiseTaps = 81, mostDepthwiseStride = 4;
 
 static bool allOnes(ArrayRef<int64_t> numbers) {
   return llvm::all_of(numbers, [](int64_t n) { return n == 1; });
@@ -158,6 +159,60 @@ std::optional<PlanePool> knapper::planePoolOf(PoolOp op) {
   return p;
 }
 
+std::optional<PlaneDepthwise> knapper::planeDepthwiseOf(ConvOp op) {
+  unsigned spatial = op.getStrides().size(), last = spatial - 1;
+  Type element = elementTypeOf(op.getInput());
+  if (op.getChannelsLast() || (spatial != 1 && spatial != 2) ||
+      op.getGroups() < 2 || !allOnes(op.getInputDilations()) ||
+      !isa<FloatType>(element) || element != elementTypeOf(op.getFilter()))
+    return std::nullopt;
+  SmallVector<Dim> in = dimsOf(op.getInput()), filter = dimsOf(op.getFilter()),
+                   out = dimsOf(op.getResult()), low = dimsOf(op.getLow()),
+                   high = dimsOf(op.getHigh());
+  int64_t groups = op.getGroups();
+  if (!filter[1].isConstant(1) || !in[1].isConstant(groups))
+    return std::nullopt;
+  for (Dim dim : {filter[0], filter[2], filter.back(), in.back(), out.back()})
+    if (dim.asConstant().value_or(0) < 1)
+      return std::nullopt;
+  for (unsigned i = 0; i < spatial; ++i)
+    if (low[i].asConstant().value_or(-1) < 0 ||
+        high[i].asConstant().value_or(-1) < 0)
+      return std::nullopt;
+  PlaneDepthwise p;
+  p.op = op;
+  p.perChannel = *filter[0].asConstant() / groups;
+  p.hasRows = spatial == 2;
+  p.height = p.outHeight = in[0].like(1);
+  if (p.hasRows) {
+    p.kh = *filter[2].asConstant();
+    p.sh = op.getStrides()[0];
+    p.dh = op.getDilations()[0];
+    p.lowH = *low[0].asConstant();
+    p.height = in[2];
+    p.outHeight = out[2];
+  }
+  p.kw = *filter.back().asConstant();
+  p.sw = op.getStrides()[last];
+  p.dw = op.getDilations()[last];
+  p.lowW = *low[last].asConstant();
+  p.width = *in.back().asConstant();
+  p.outWidth = *out.back().asConstant();
+  // Taps are no loop in the generated code.
+  if (p.kh > mostDepthwiseTaps || p.kw > mostDepthwiseTaps / p.kh ||
+      p.sw > mostDepthwiseStride || p.sh > mostDepthwiseStride ||
+      p.width > widestPlane)
+    return std::nullopt;
+  for (int64_t columns : {p.outWidth, p.dw, p.dh, p.lowW})
+    if (columns > widestRow)
+      return std::nullopt;
+  // (A window's rows are all in scratch.)
+  if (p.paddedWidth() > widestRow || p.lowW + p.width > widestRow ||
+      ((p.kh - 1) * p.dh + 1) * p.paddedWidth() > mostRowBytes / 4)
+    return std::nullopt;
+  return p;
+}
+
 /// Arguments, or what elementwise ops and borders make of them. Broadcasts and
 /// constants beside them lie as the others do.
 static bool comesInPlanes(Value x) {
@@ -199,6 +254,17 @@ bool knapper::prefersPlanes(PoolOp op) {
     return true;
   return isFew ? width >= leastWidth
                : width >= wide && isa<BlockArgument>(op.getInput());
+}
+
+bool knapper::depthwisePrefersPlanes(ConvOp op) {
+  std::optional<PlaneDepthwise> p = planeDepthwiseOf(op);
+  if (!p || !comesInPlanes(op.getInput()))
+    return false;
+  // What each tap reads of a plane crosses lines of the cache.
+  constexpr int64_t leastWidth = 8, mostTaps = 25;
+  int64_t features = op.getGroups() * p->perChannel;
+  return p->outWidth >= leastWidth &&
+         (p->kh * p->kw <= mostTaps || features <= mostFeatures);
 }
 
 bool knapper::groupsPreferPlanes(ConvOp op) {

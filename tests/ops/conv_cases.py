@@ -415,6 +415,35 @@ for inside in ["", "{count_padding = true}"]:
          f"high [{', '.join(['#ts.dim<0>'] * 2 + ['#ts.dim<2>'] * 2)}] : {x}\n"
          f"%r = ts.pool average %p window [5, 5] strides [3, 3] dilations [1, 1] low [#ts.dim<0>, #ts.dim<0>] high [#ts.dim<1>, #ts.dim<2>] {inside} : {wide}",
          T("f32", 2, 3, 3, 13), [{}], tolerance="relative 4e-6")
+# Depthwise convolutions of planes: rows that tiles leave over, blocks of rows, borders wider than the image, columns that strides keep
+# apart, several features a channel, windows that see nothing of the image; what comes before and follows; a line.
+for dtype in ["f32", "bf16", "f16", "f64"]:
+    for channels, per, height, columns, window, strides, dilations, low, high in [
+            (5, 1, 9, 24, [3, 3], [1, 1], [1, 1], [1, 1], [1, 1]), (3, 2, 11, 33, [5, 4], [2, 2], [1, 1], [2, 1], [2, 3]),
+            (4, 1, 200, 100, [3, 3], [1, 1], [2, 3], [2, 3], [2, 3]), (3, 3, 5, 130, [1, 5], [1, 3], [1, 2], [0, 4], [0, 5]),
+            (7, 1, 23, 17, [7, 7], [1, 1], [1, 1], [3, 3], [3, 3]), (3, 1, 150, 67, [2, 3], [3, 4], [1, 1], [0, 40], [1, 90]),
+            (2, 1, 4, 20, [3, 1], [1, 1], [1, 1], [9, 0], [9, 0])]:
+        outs = [(n + l + h - (k - 1) * d - 1) // t + 1
+                for n, k, t, d, l, h in zip([height, columns], window, strides, dilations, low, high)]
+        x, w, y = T(dtype, "n", channels, height, columns), T(dtype, channels * per, 1, *window), T(dtype, "n", channels * per, *outs)
+        pads = lambda p: "[" + ", ".join(f"#ts.dim<{n}>" for n in p) + "]"
+        case(f"conv depthwise of planes {dtype} {channels}x{height}x{columns} by {window}", [In("x", x), In("w", w), In("b", T(dtype, channels * per))],
+             f"%a = ts.abs %x : {x}\n%p = ts.conv %a, %w strides {strides} dilations {dilations} input_dilations [1, 1] low {pads(low)} high {pads(high)} "
+             f"{{groups = {channels} : i64}} : {x}, {w}\n%c = ts.broadcast %b [1] : {T(dtype, channels * per)} to {y}\n%r = ts.add %p, %c : {y}",
+             y, [dict(n=0), dict(n=1), dict(n=2)],
+             lambda x, w, b, a=(strides, dilations, low, high, [1, 1], channels): np_conv(abs(x.astype("f8")), w.astype("f8"), *a) + b.reshape(-1, 1, 1).astype("f8"),
+             MATMUL.get(dtype, "relative 1e-12"))
+    for columns, window, stride, dilation, low, high in [(203, 3, 1, 1, 1, 1), (64, 4, 1, 1, 3, 0), (90, 5, 2, 3, 6, 7), (4000, 2, 4, 1, 0, 0)]:
+        x, w, y = T(dtype, "n", 6, columns), T(dtype, 6, 1, window), T(dtype, "n", 6, (columns + low + high - (window - 1) * dilation - 1) // stride + 1)
+        case(f"conv depthwise of a line {dtype} {columns} by {window}", [In("x", x), In("w", w)],
+             f"%r = ts.conv %x, %w strides [{stride}] dilations [{dilation}] input_dilations [1] low [#ts.dim<{low}>] high [#ts.dim<{high}>] "
+             f"{{groups = 6 : i64}} : {x}, {w}", y, [dict(n=1), dict(n=3)],
+             lambda x, w, a=([stride], [dilation], [low], [high], [1], 6): np_conv(x.astype("f8"), w.astype("f8"), *a), MATMUL.get(dtype, "relative 1e-12"))
+x, w, y = T("f32", "n", 6, "h", 20), T("f32", 6, 1, 3, 3), T("f32", "n", 6, "floordiv(h + 1, 2)", 20)
+case("conv depthwise of planes of any height", [In("x", x), In("w", w)],
+     f"%r = ts.conv %x, %w strides [2, 1] dilations [1, 1] input_dilations [1, 1] low [#ts.dim<1>, #ts.dim<1>] high [#ts.dim<1>, #ts.dim<1>] "
+     f"{{groups = 6 : i64}} : {x}, {w}", y, [dict(n=0, h=4), dict(n=1, h=1), dict(n=2, h=17), dict(n=1, h=500)],
+     lambda x, w: np_conv(x, w, [2, 1], [1, 1], [1, 1], [1, 1], [1, 1], 6), MATMUL["f32"])
 # Windows of which GPUs give each result to a thread: runs of channels that accesses divide and not, windows that leave
 # the image on either side, that see nothing of it, that are larger than it, or all of it.
 for kind in ["max", "average", "sum"]:
