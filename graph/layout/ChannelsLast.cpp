@@ -385,7 +385,9 @@ static LogicalResult reshapeBesideTranspose(ReshapeOp op,
 }
 
 static LogicalResult unlessPlanes(ConvOp op, PatternRewriter &rewriter) {
-  return prefersPlanes(op) ? failure() : convChannelsLast(op, rewriter);
+  return prefersPlanes(op) || depthwisePrefersPlanes(op)
+             ? failure()
+             : convChannelsLast(op, rewriter);
 }
 
 /// A window of one pixel and several groups: for each image and group a matmul

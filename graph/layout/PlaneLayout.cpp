@@ -11,11 +11,12 @@ static constexpr int64_t mostFeatures = 8, mostPhases = 36;
 static constexpr int64_t mostRowBytes = 256 << 10;
 /// A window row is not a loop in the generated code.
 static constexpr int64_t widestWindow = 32;
-/// Of pools: registers that one of results is picked from, and a row that stays
-/// in the nearest cache.
-static constexpr int64_t mostPoolStride = 4, widestPlane = 4096;
+/// Of pools: what a row of scratch has beyond its end, and a row that stays in
+/// the nearest cache.
+static constexpr int64_t mostPoolStride = 32, widestPlane = 4096;
 /// The same row with its border, of which a thread holds several.
 static constexpr int64_t widestRow = 2 * widestPlane;
+static constexpr int64_t mostDepthwiseTaps = 81, mostDepthwiseStride = 4;
 
 static bool allOnes(ArrayRef<int64_t> numbers) {
   return llvm::all_of(numbers, [](int64_t n) { return n == 1; });
@@ -64,44 +65,156 @@ bool knapper::prefersPlanes(ConvOp op) {
          4 * p->channels * p->paddedRows(1) * p->paddedWidth() <= mostRowBytes;
 }
 
-std::optional<PlanePool> knapper::planePoolOf(PoolOp op) {
-  Type element = elementTypeOf(op.getInput());
-  if (op.getChannelsLast() || op.getWindow().size() != 2 ||
-      op.getKind() != PoolKind::max || !isa<FloatType>(element) ||
-      element.isF64())
+/// Of `taps` positions from `first` on, `step` apart, those in [from, to).
+static int64_t tapsWithin(int64_t first, int64_t step, int64_t taps,
+                          int64_t from, int64_t to) {
+  auto before = [&](int64_t end) {
+    int64_t distance = std::max<int64_t>(end - first, 0);
+    return std::min<int64_t>(llvm::divideCeil(distance, step), taps);
+  };
+  return std::max<int64_t>(before(to) - before(from), 0);
+}
+
+int64_t PlanePool::columnsAt(int64_t column) const {
+  return tapsWithin(column * sw - lowW, dw, kw, countedFrom, countedTo);
+}
+
+std::optional<int64_t> PlanePool::columnsEverywhere() const {
+  int64_t columns = columnsAt(0);
+  for (int64_t column = 1; column < outWidth; ++column)
+    if (columnsAt(column) != columns)
+      return std::nullopt;
+  return columns;
+}
+
+std::optional<int64_t> PlanePool::rowsEverywhere() const {
+  if (rowsAreInside())
+    return kh;
+  std::optional<int64_t> size = height.asConstant(),
+                         out = outHeight.asConstant(),
+                         high = highH.asConstant();
+  constexpr int64_t mostRows = 1 << 16;
+  if (!size || !out || !high || *out < 1 || *out > mostRows)
     return std::nullopt;
-  std::optional<int64_t> width = dimsOf(op.getInput())[3].asConstant(),
-                         outWidth = dimsOf(op.getResult())[3].asConstant();
-  SmallVector<Dim> low = dimsOf(op.getLow());
+  auto rowsAt = [&](int64_t row) {
+    return tapsWithin(row * sh - lowH, dh, kh, countsBorder ? -lowH : 0,
+                      countsBorder ? *size + *high : *size);
+  };
+  int64_t rows = rowsAt(0);
+  for (int64_t row = 1; row < *out; ++row)
+    if (rowsAt(row) != rows)
+      return std::nullopt;
+  return rows;
+}
+
+std::optional<PlanePool> knapper::planePoolOf(PoolOp op) {
+  unsigned spatial = op.getWindow().size(), last = spatial - 1;
+  if (op.getChannelsLast() || (spatial != 1 && spatial != 2))
+    return std::nullopt;
+  std::optional<int64_t> width = dimsOf(op.getInput()).back().asConstant(),
+                         outWidth = dimsOf(op.getResult()).back().asConstant();
+  SmallVector<Dim> low = dimsOf(op.getLow()), high = dimsOf(op.getHigh());
   for (Dim border : low)
     if (border.asConstant().value_or(-1) < 0)
       return std::nullopt;
-  PlanePool p{op};
-  p.kh = op.getWindow()[0];
-  p.kw = op.getWindow()[1];
-  p.sh = op.getStrides()[0];
-  p.sw = op.getStrides()[1];
-  p.dh = op.getDilations()[0];
-  p.dw = op.getDilations()[1];
-  p.lowH = *low[0].asConstant();
-  p.lowW = *low[1].asConstant();
+  PlanePool p;
+  p.op = op;
+  p.hasRows = spatial == 2;
+  p.averages = op.getKind() == PoolKind::average;
+  p.countsBorder = p.averages && op.getCountPadding();
+  p.height = p.outHeight = low[0].like(1);
+  p.highH = low[0].like(0);
+  if (p.hasRows) {
+    p.height = dimOf(op.getInput(), 2);
+    p.outHeight = dimOf(op.getResult(), 2);
+    p.highH = high[0];
+    p.kh = op.getWindow()[0];
+    p.sh = op.getStrides()[0];
+    p.dh = op.getDilations()[0];
+    p.lowH = *low[0].asConstant();
+  }
+  p.kw = op.getWindow()[last];
+  p.sw = op.getStrides()[last];
+  p.dw = op.getDilations()[last];
+  p.lowW = *low[last].asConstant();
   p.width = width.value_or(0);
   p.outWidth = outWidth.value_or(0);
-  // A window row is not a loop in the generated code.
   if (p.width < 1 || p.outWidth < 1 || p.kh < 1 || p.kw < 1 ||
-      p.kw > widestWindow || p.sw > mostPoolStride || p.width > widestPlane)
+      p.sw > mostPoolStride || p.width > widestPlane)
     return std::nullopt;
   // Each alone first: their sums may be no 64-bit numbers.
-  for (int64_t columns : {p.outWidth, p.dw, p.lowW})
+  for (int64_t columns : {p.outWidth, p.kw, p.dw, p.lowW})
     if (columns > widestRow)
       return std::nullopt;
   if (p.paddedWidth() > widestRow || p.lowW + p.width > widestRow)
     return std::nullopt;
+  p.countedTo = p.width;
+  if (p.countsBorder) {
+    std::optional<int64_t> highW = high[last].asConstant();
+    if (!highW || *highW < 0 || *highW > widestRow)
+      return std::nullopt;
+    p.countedFrom = -p.lowW;
+    p.countedTo += *highW;
+  }
   return p;
 }
 
-/// Arguments, or what elementwise ops make of them. Broadcasts and constants
-/// beside them lie as the others do.
+std::optional<PlaneDepthwise> knapper::planeDepthwiseOf(ConvOp op) {
+  unsigned spatial = op.getStrides().size(), last = spatial - 1;
+  Type element = elementTypeOf(op.getInput());
+  if (op.getChannelsLast() || (spatial != 1 && spatial != 2) ||
+      op.getGroups() < 2 || !allOnes(op.getInputDilations()) ||
+      !isa<FloatType>(element) || element != elementTypeOf(op.getFilter()))
+    return std::nullopt;
+  SmallVector<Dim> in = dimsOf(op.getInput()), filter = dimsOf(op.getFilter()),
+                   out = dimsOf(op.getResult()), low = dimsOf(op.getLow()),
+                   high = dimsOf(op.getHigh());
+  int64_t groups = op.getGroups();
+  if (!filter[1].isConstant(1) || !in[1].isConstant(groups))
+    return std::nullopt;
+  for (Dim dim : {filter[0], filter[2], filter.back(), in.back(), out.back()})
+    if (dim.asConstant().value_or(0) < 1)
+      return std::nullopt;
+  for (unsigned i = 0; i < spatial; ++i)
+    if (low[i].asConstant().value_or(-1) < 0 ||
+        high[i].asConstant().value_or(-1) < 0)
+      return std::nullopt;
+  PlaneDepthwise p;
+  p.op = op;
+  p.perChannel = *filter[0].asConstant() / groups;
+  p.hasRows = spatial == 2;
+  p.height = p.outHeight = in[0].like(1);
+  if (p.hasRows) {
+    p.kh = *filter[2].asConstant();
+    p.sh = op.getStrides()[0];
+    p.dh = op.getDilations()[0];
+    p.lowH = *low[0].asConstant();
+    p.height = in[2];
+    p.outHeight = out[2];
+  }
+  p.kw = *filter.back().asConstant();
+  p.sw = op.getStrides()[last];
+  p.dw = op.getDilations()[last];
+  p.lowW = *low[last].asConstant();
+  p.width = *in.back().asConstant();
+  p.outWidth = *out.back().asConstant();
+  // Taps are no loop in the generated code.
+  if (p.kh > mostDepthwiseTaps || p.kw > mostDepthwiseTaps / p.kh ||
+      p.sw > mostDepthwiseStride || p.sh > mostDepthwiseStride ||
+      p.width > widestPlane)
+    return std::nullopt;
+  for (int64_t columns : {p.outWidth, p.dw, p.dh, p.lowW})
+    if (columns > widestRow)
+      return std::nullopt;
+  // (A window's rows are all in scratch.)
+  if (p.paddedWidth() > widestRow || p.lowW + p.width > widestRow ||
+      ((p.kh - 1) * p.dh + 1) * p.paddedWidth() > mostRowBytes / 4)
+    return std::nullopt;
+  return p;
+}
+
+/// Arguments, or what elementwise ops and borders make of them. Broadcasts and
+/// constants beside them lie as the others do.
 static bool comesInPlanes(Value x) {
   constexpr int mostOps = 8;
   int ops = 0;
@@ -116,6 +229,10 @@ static bool comesInPlanes(Value x) {
     Operation *op = value.getDefiningOp();
     if (isa<BroadcastOp, ConstantOp, WeightOp>(op))
       continue;
+    if (auto pad = dyn_cast<PadOp>(op)) {
+      work.push_back(pad.getInput());
+      continue;
+    }
     if (!isa<ElementwiseOpInterface>(op) || op->getNumOperands() == 0 ||
         ++ops > mostOps)
       return false;
@@ -129,7 +246,7 @@ bool knapper::prefersPlanes(PoolOp op) {
     return false;
   SmallVector<Dim> out = dimsOf(op.getResult());
   constexpr int64_t mostChannels = 8, leastWidth = 16, wide = 128,
-                    leastOfRows = 8;
+                    leastOfRows = 4;
   // An input lies in planes anyway: what is moved is the smaller result.
   bool isFew = out[1].asConstant().value_or(mostChannels + 1) <= mostChannels;
   int64_t width = out.back().asConstant().value_or(0);
@@ -137,6 +254,17 @@ bool knapper::prefersPlanes(PoolOp op) {
     return true;
   return isFew ? width >= leastWidth
                : width >= wide && isa<BlockArgument>(op.getInput());
+}
+
+bool knapper::depthwisePrefersPlanes(ConvOp op) {
+  std::optional<PlaneDepthwise> p = planeDepthwiseOf(op);
+  if (!p || !comesInPlanes(op.getInput()))
+    return false;
+  // What each tap reads of a plane crosses lines of the cache.
+  constexpr int64_t leastWidth = 8, mostTaps = 25;
+  int64_t features = op.getGroups() * p->perChannel;
+  return p->outWidth >= leastWidth &&
+         (p->kh * p->kw <= mostTaps || features <= mostFeatures);
 }
 
 bool knapper::groupsPreferPlanes(ConvOp op) {

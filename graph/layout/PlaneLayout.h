@@ -5,11 +5,12 @@
 // keeps its channels first, so that pixels are the lanes
 // (codegen/schedule/conv/CpuPlaneConv.cpp). A transposed convolution with few
 // features is split into phases (ConvPhases.h), which are the features of one
-// ordinary convolution. Pools whose input lies in planes anyway keep them
-// (codegen/schedule/conv/CpuPlanePool.cpp), and so do groups that are matmuls.
+// ordinary convolution. Pools and depthwise convolutions whose input lies in
+// planes anyway keep them (CpuPlanePool.cpp and CpuPlaneDepthwise.cpp there),
+// and so do groups that are matmuls.
 //
 // Callers: ChannelsLast.cpp, SplitPools.cpp, SimplifyModel.cpp,
-// CpuPlaneConv.cpp and CpuPlanePool.cpp.
+// CpuPlaneConv.cpp, CpuPlaneDepthwise.cpp and CpuPlanePool.cpp.
 //
 //===----------------------------------------------------------------------===//
 #pragma once
@@ -35,14 +36,49 @@ struct PlaneConv {
 /// Nothing if the convolution has another form.
 std::optional<PlaneConv> planeConvOf(ts::ConvOp op);
 
-/// A pool of maxima of planes whose rows are formed first, then their columns:
-/// channels first, two spatial dims, floats of at most 32 bits. The sizes below
-/// are constants of the op.
+/// A pool of planes whose rows are formed first, then their columns: channels
+/// first, two spatial dims, or one, which is a plane of one row. The sizes
+/// below are constants of the op.
 struct PlanePool {
   ts::PoolOp op;
-  int64_t kh = 0, kw = 0, sh = 1, sw = 1, dh = 1, dw = 1;
+  int64_t kh = 1, kw = 1, sh = 1, sw = 1, dh = 1, dw = 1;
   int64_t lowH = 0, lowW = 0;
   int64_t width = 0, outWidth = 0;
+  /// Columns that an average counts are from `countedFrom` on, before
+  /// `countedTo`; -lowW and more if it counts the border.
+  int64_t countedFrom = 0, countedTo = 0;
+  bool hasRows = false, averages = false, countsBorder = false;
+  ts::Dim height, outHeight;
+  ts::Dim highH; ///< the border below
+
+  /// Columns of a row with its border.
+  int64_t paddedWidth() const {
+    return (outWidth - 1) * sw + (kw - 1) * dw + 1;
+  }
+  /// Whether windows have all of their rows in the plane, as far as is known.
+  bool rowsAreInside() const { return lowH == 0 && highH.isConstant(0); }
+  /// Columns of the window at output column `column` that an average counts.
+  int64_t columnsAt(int64_t column) const;
+  /// The same, if all output columns have one number of them.
+  std::optional<int64_t> columnsEverywhere() const;
+  /// The same of window rows.
+  std::optional<int64_t> rowsEverywhere() const;
+};
+
+/// Nothing if the pool has another form.
+std::optional<PlanePool> planePoolOf(ts::PoolOp op);
+
+/// A convolution of planes with a filter for each of its features, which read
+/// one channel: channels first, two spatial dims, or one, which is a plane of
+/// one row. The sizes below are constants of the op.
+struct PlaneDepthwise {
+  ts::ConvOp op;
+  int64_t perChannel = 1; ///< features
+  int64_t kh = 1, kw = 1, sh = 1, sw = 1, dh = 1, dw = 1;
+  int64_t lowH = 0, lowW = 0;
+  int64_t width = 0, outWidth = 0;
+  bool hasRows = false;
+  ts::Dim height, outHeight;
 
   /// Columns of a row with its border.
   int64_t paddedWidth() const {
@@ -50,13 +86,14 @@ struct PlanePool {
   }
 };
 
-/// Nothing if the pool has another form.
-std::optional<PlanePool> planePoolOf(ts::PoolOp op);
+/// Nothing if the convolution has another form.
+std::optional<PlaneDepthwise> planeDepthwiseOf(ts::ConvOp op);
 
 /// Whether pixels fill the vector registers better than the features of `op`,
 /// and the rows that a program reads fit a cache.
 bool prefersPlanes(ts::ConvOp op);
 bool prefersPlanes(ts::PoolOp op);
+bool depthwisePrefersPlanes(ts::ConvOp op);
 /// Whether `op` is a matmul of each group's channels with its pixels.
 bool groupsPreferPlanes(ts::ConvOp op);
 /// The same for a transposed convolution: its phases count as features.

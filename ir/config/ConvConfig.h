@@ -97,7 +97,7 @@ struct GroupedConvCpuConfig {
   }
 };
 
-/// CpuPlaneConv.cpp and CpuPlanePool.cpp.
+/// CpuPlaneConv.cpp, CpuPlaneDepthwise.cpp and CpuPlanePool.cpp.
 struct PlaneCpuConfig {
   int64_t rows = 0; ///< output rows of a program
 

@@ -369,6 +369,81 @@ for dtype in ["f32", "bf16", "f16"]:
          f"%r = ts.pool max %x window [3, 3] strides [2, 2] dilations [1, 1] low [#ts.dim<1>, #ts.dim<1>] high [#ts.dim<1>, #ts.dim<1>] : {x}",
          T(dtype, "n", 9, "floordiv(h + 1, 2)", 10), [dict(n=0, h=4), dict(n=1, h=1), dict(n=2, h=17), dict(n=1, h=100)],
          None if dtype == "f32" else lambda x: np_pool(x, "max", [3, 3], [2, 2], [1, 1], [1, 1], [1, 1]))
+# Sums and averages of planes: borders that count and that do not, windows that leave the image on any side or see nothing of it,
+# more columns of a window than straight code has, columns far apart, ends of registers of every element's size.
+for kind, dtype, counts in [("average", "f32", True), ("average", "f32", False), ("average", "f64", True), ("average", "f16", False),
+                            ("average", "bf16", True), ("sum", "f32", False), ("sum", "bf16", False), ("sum", "i8", False),
+                            ("sum", "ui16", False), ("sum", "i64", False), ("max", "f64", False), ("max", "i8", False),
+                            ("max", "ui8", False), ("max", "i16", False), ("max", "ui32", False)]:
+    for height, columns, window, strides, dilations, low, high in [
+            (19, 24, [3, 3], [1, 1], [1, 1], [1, 1], [1, 1]), (40, 33, [3, 2], [2, 1], [2, 3], [2, 0], [1, 3]),
+            (26, 65, [9, 4], [1, 2], [1, 1], [4, 3], [8, 2]), (9, 130, [1, 5], [1, 3], [1, 2], [0, 4], [0, 5]),
+            (11, 90, [3, 5], [3, 5], [1, 1], [1, 2], [2, 4]), (6, 300, [2, 40], [2, 7], [1, 1], [0, 11], [1, 20]),
+            (5, 67, [2, 35], [1, 1], [3, 1], [0, 17], [0, 17]), (14, 140, [2, 2], [2, 2], [1, 1], [0, 0], [0, 0]),
+            (12, 19, [20, 1], [1, 1], [1, 1], [10, 0], [12, 0])]:
+        outs = [(n + l + h - (k - 1) * d - 1) // t + 1
+                for n, k, t, d, l, h in zip([height, columns], window, strides, dilations, low, high)]
+        x, y = T(dtype, 2, 3, height, columns), T(dtype, 2, 3, *outs)
+        pads = lambda p: "[" + ", ".join(f"#ts.dim<{n}>" for n in p) + "]"
+        attributes = "{count_padding = true}" if counts else ""
+        case(f"pool of planes {kind} {dtype} {attributes} {height}x{columns} by {window}", [In("x", x), In("b", T(dtype, 3))],
+             f"%p = ts.pool {kind} %x window {window} strides {strides} dilations {dilations} low {pads(low)} high {pads(high)} {attributes} : {x}\n"
+             f"%c = ts.broadcast %b [1] : {T(dtype, 3)} to {y}\n%r = ts.add %p, %c : {y}", y, [{}],
+             lambda x, b, a=(kind, window, strides, dilations, low, high, counts): (np_pool(x, *a) + b.reshape(3, 1, 1)).astype(x.dtype if dtype in INTS else "f8"),
+             {"f16": "relative 2e-3", "bf16": "relative 1.6e-2"}.get(dtype, "relative 4e-6" if dtype == "f32" else ROUNDING.get(dtype, "exact")))
+for kind, attributes in [("average", ""), ("average", "{count_padding = true}"), ("sum", ""), ("max", "")]:
+    for window, stride, dilation, low, high in [(3, 1, 1, 1, 1), (8, 8, 1, 0, 0), (2, 2, 5, 3, 4), (50, 3, 1, 20, 40)]:
+        x, y = T("f32", "n", 5, 203), T("f32", "n", 5, (203 + low + high - (window - 1) * dilation - 1) // stride + 1)
+        case(f"pool of a line {kind} {attributes} by {window}", [In("x", x)],
+             f"%r = ts.pool {kind} %x window [{window}] strides [{stride}] dilations [{dilation}] low [#ts.dim<{low}>] high [#ts.dim<{high}>] {attributes} : {x}",
+             y, [dict(n=0), dict(n=1), dict(n=3)],
+             lambda x, a=(kind, [window], [stride], [dilation], [low], [high], bool(attributes)): np_pool(x, *a), "relative 4e-6")
+    x = T("f32", "n", 9, "h", 20)
+    case(f"pool of planes of any height {kind} {attributes}", [In("x", x)],
+         f"%r = ts.pool {kind} %x window [3, 3] strides [2, 2] dilations [1, 1] low [#ts.dim<1>, #ts.dim<1>] high [#ts.dim<1>, #ts.dim<1>] {attributes} : {x}",
+         T("f32", "n", 9, "floordiv(h + 1, 2)", 10), [dict(n=0, h=4), dict(n=1, h=1), dict(n=2, h=17), dict(n=1, h=100)],
+         lambda x, kind=kind, counts=bool(attributes): np_pool(x, kind, [3, 3], [2, 2], [1, 1], [1, 1], [1, 1], counts), "relative 4e-6")
+# NaN and infinities beside the border of an average, and a border of its own before it, as exporters write one that counts.
+for inside in ["", "{count_padding = true}"]:
+    x, y = T("f32", 2, 3, 6, 37), T("f32", 2, 3, 6, 37)
+    case(f"average of planes beside borders {inside}", [In("x", x, "special")],
+         f"%r = ts.pool average %x window [3, 3] strides [1, 1] dilations [1, 1] low [#ts.dim<1>, #ts.dim<1>] high [#ts.dim<1>, #ts.dim<1>] {inside} : {x}",
+         y, [{}], tolerance="relative 4e-6")
+    wide = T("f32", 2, 3, 10, 41)
+    case(f"average of planes behind a border {inside}", [In("x", x, "special")],
+         f"%z = ts.constant dense<0.0> : tensor<f32>\n%p = ts.pad %x value %z : tensor<f32> low [{', '.join(['#ts.dim<0>'] * 2 + ['#ts.dim<2>'] * 2)}] "
+         f"high [{', '.join(['#ts.dim<0>'] * 2 + ['#ts.dim<2>'] * 2)}] : {x}\n"
+         f"%r = ts.pool average %p window [5, 5] strides [3, 3] dilations [1, 1] low [#ts.dim<0>, #ts.dim<0>] high [#ts.dim<1>, #ts.dim<2>] {inside} : {wide}",
+         T("f32", 2, 3, 3, 13), [{}], tolerance="relative 4e-6")
+# Depthwise convolutions of planes: rows that tiles leave over, blocks of rows, borders wider than the image, columns that strides keep
+# apart, several features a channel, windows that see nothing of the image; what comes before and follows; a line.
+for dtype in ["f32", "bf16", "f16", "f64"]:
+    for channels, per, height, columns, window, strides, dilations, low, high in [
+            (5, 1, 9, 24, [3, 3], [1, 1], [1, 1], [1, 1], [1, 1]), (3, 2, 11, 33, [5, 4], [2, 2], [1, 1], [2, 1], [2, 3]),
+            (4, 1, 200, 100, [3, 3], [1, 1], [2, 3], [2, 3], [2, 3]), (3, 3, 5, 130, [1, 5], [1, 3], [1, 2], [0, 4], [0, 5]),
+            (7, 1, 23, 17, [7, 7], [1, 1], [1, 1], [3, 3], [3, 3]), (3, 1, 150, 67, [2, 3], [3, 4], [1, 1], [0, 40], [1, 90]),
+            (2, 1, 4, 20, [3, 1], [1, 1], [1, 1], [9, 0], [9, 0])]:
+        outs = [(n + l + h - (k - 1) * d - 1) // t + 1
+                for n, k, t, d, l, h in zip([height, columns], window, strides, dilations, low, high)]
+        x, w, y = T(dtype, "n", channels, height, columns), T(dtype, channels * per, 1, *window), T(dtype, "n", channels * per, *outs)
+        pads = lambda p: "[" + ", ".join(f"#ts.dim<{n}>" for n in p) + "]"
+        case(f"conv depthwise of planes {dtype} {channels}x{height}x{columns} by {window}", [In("x", x), In("w", w), In("b", T(dtype, channels * per))],
+             f"%a = ts.abs %x : {x}\n%p = ts.conv %a, %w strides {strides} dilations {dilations} input_dilations [1, 1] low {pads(low)} high {pads(high)} "
+             f"{{groups = {channels} : i64}} : {x}, {w}\n%c = ts.broadcast %b [1] : {T(dtype, channels * per)} to {y}\n%r = ts.add %p, %c : {y}",
+             y, [dict(n=0), dict(n=1), dict(n=2)],
+             lambda x, w, b, a=(strides, dilations, low, high, [1, 1], channels): np_conv(abs(x.astype("f8")), w.astype("f8"), *a) + b.reshape(-1, 1, 1).astype("f8"),
+             MATMUL.get(dtype, "relative 1e-12"))
+    for columns, window, stride, dilation, low, high in [(203, 3, 1, 1, 1, 1), (64, 4, 1, 1, 3, 0), (90, 5, 2, 3, 6, 7), (4000, 2, 4, 1, 0, 0)]:
+        x, w, y = T(dtype, "n", 6, columns), T(dtype, 6, 1, window), T(dtype, "n", 6, (columns + low + high - (window - 1) * dilation - 1) // stride + 1)
+        case(f"conv depthwise of a line {dtype} {columns} by {window}", [In("x", x), In("w", w)],
+             f"%r = ts.conv %x, %w strides [{stride}] dilations [{dilation}] input_dilations [1] low [#ts.dim<{low}>] high [#ts.dim<{high}>] "
+             f"{{groups = 6 : i64}} : {x}, {w}", y, [dict(n=1), dict(n=3)],
+             lambda x, w, a=([stride], [dilation], [low], [high], [1], 6): np_conv(x.astype("f8"), w.astype("f8"), *a), MATMUL.get(dtype, "relative 1e-12"))
+x, w, y = T("f32", "n", 6, "h", 20), T("f32", 6, 1, 3, 3), T("f32", "n", 6, "floordiv(h + 1, 2)", 20)
+case("conv depthwise of planes of any height", [In("x", x), In("w", w)],
+     f"%r = ts.conv %x, %w strides [2, 1] dilations [1, 1] input_dilations [1, 1] low [#ts.dim<1>, #ts.dim<1>] high [#ts.dim<1>, #ts.dim<1>] "
+     f"{{groups = 6 : i64}} : {x}, {w}", y, [dict(n=0, h=4), dict(n=1, h=1), dict(n=2, h=17), dict(n=1, h=500)],
+     lambda x, w: np_conv(x, w, [2, 1], [1, 1], [1, 1], [1, 1], [1, 1], 6), MATMUL["f32"])
 # Windows of which GPUs give each result to a thread: runs of channels that accesses divide and not, windows that leave
 # the image on either side, that see nothing of it, that are larger than it, or all of it.
 for kind in ["max", "average", "sum"]:

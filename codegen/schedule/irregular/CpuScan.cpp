@@ -45,10 +45,15 @@ LogicalResult chooseCpuScan(ts::KernelOp kernel, const TargetDesc &target,
     for (auto [i, dim] : llvm::enumerate(ArrayRef<Dim>(dims).drop_back()))
       if (i != op.getDim())
         others *= representative(dim);
-    while (lanes >= least && 2 * lanes <= most &&
-           others * (representative(dims.back()) / (2 * lanes)) >=
-               leastPrograms)
+    int64_t run = representative(dims.back());
+    while (lanes >= least && lanes < run && 2 * lanes <= most &&
+           others * llvm::divideCeil(run, 2 * lanes) >= leastPrograms)
       lanes *= 2;
+    // Tiles of even size: the last one works on all of its lanes.
+    constexpr int64_t whole = 16;
+    if (lanes > whole)
+      lanes = llvm::alignTo(llvm::divideCeil(run, llvm::divideCeil(run, lanes)),
+                            whole);
   }
   for (auto [i, dim] : llvm::enumerate(dims))
     if (i != op.getDim())
@@ -107,32 +112,52 @@ LogicalResult buildCpuScan(BuildContext &context) {
   auto ofLanes = [&](Type type) -> Type {
     return lanes ? Type(VectorType::get(lanes, type)) : type;
   };
-  // The neutral element starts the line.
-  Value init = neutralElement(e, op.getKind(), carriedType, isUnsigned, lanes);
-  LogicalResult status = success();
   Value length = e.size(dims[axis]);
-  forEach(
-      e, e.constant(0), length, init,
-      [&](Value i, ValueRange carried) -> FailureOr<SmallVector<Value>> {
-        Coord at = coord;
-        at.dims[axis] = {
-            op.getReverse() ? e.sub(e.sub(length, e.constant(1)), i) : i};
-        Value x = e.emit(op.getInput(), at);
-        if (!x)
-          return failure();
-        x = e.widen(x, lanes);
-        if (isWide)
-          x = arith::ExtFOp::create(b, loc, ofLanes(carriedType), x);
-        Value sum = combineElements(e, op.getKind(), carried[0], x, isUnsigned);
-        Value result = op.getExclusive() ? carried[0] : sum;
-        if (isWide)
-          result = arith::TruncFOp::create(b, loc, ofLanes(element), result);
-        if (failed(epilogue->store(e, result, at)))
-          return failure();
-        return SmallVector<Value>{sum};
-      },
-      status);
-  return status;
+  auto scan = [&](const Coord &tile) -> LogicalResult {
+    // The neutral element starts the line.
+    Value init =
+        neutralElement(e, op.getKind(), carriedType, isUnsigned, lanes);
+    LogicalResult status = success();
+    forEach(
+        e, e.constant(0), length, init,
+        [&](Value i, ValueRange carried) -> FailureOr<SmallVector<Value>> {
+          Coord at = tile;
+          at.dims[axis] = {
+              op.getReverse() ? e.sub(e.sub(length, e.constant(1)), i) : i};
+          Value x = e.emit(op.getInput(), at);
+          if (!x)
+            return failure();
+          x = e.widen(x, lanes);
+          if (isWide)
+            x = arith::ExtFOp::create(b, loc, ofLanes(carriedType), x);
+          Value sum =
+              combineElements(e, op.getKind(), carried[0], x, isUnsigned);
+          Value result = op.getExclusive() ? carried[0] : sum;
+          if (isWide)
+            result = arith::TruncFOp::create(b, loc, ofLanes(element), result);
+          if (failed(epilogue->store(e, result, at)))
+            return failure();
+          return SmallVector<Value>{sum};
+        },
+        status);
+    return status;
+  };
+  if (!coord.valid)
+    return scan(coord);
+  Coord whole = coord;
+  whole.valid = {};
+  if (dims.back().knownDivisor() % lanes == 0 && dims.back().knownDivisor())
+    return scan(whole);
+  // The masks of a wide tile are more than there are registers for them.
+  Value isWhole = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sge,
+                                        coord.valid, e.constant(lanes));
+  auto branch = scf::IfOp::create(b, loc, isWhole, /*withElseRegion=*/true);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPoint(branch.getThenRegion().front().getTerminator());
+  LogicalResult unmasked = e.scoped([&] { return scan(whole); });
+  b.setInsertionPoint(branch.getElseRegion().front().getTerminator());
+  LogicalResult masked = e.scoped([&] { return scan(coord); });
+  return success(succeeded(unmasked) && succeeded(masked));
 }
 
 } // namespace knapper
