@@ -6,10 +6,10 @@
 
 NAME: gpt2 (8 x 1024), bert (32 x 128), resnet50 or mobilenetv2 (32 images); without
 one, all four. The modules are those of transformers with seeded random
-weights, turned into bf16 unless --dtype says otherwise, exported to ONNX by
+weights, converted to bf16 unless --dtype says otherwise, exported to ONNX by
 torch with symbolic sizes and compiled from that file; torch runs the same
 module. Those of images are exported in f32 (torch's bf16 files of them mix types)
-and turned into bf16 by the compiler; torch runs them in its channels_last format. --no-mask leaves the attention
+and converted to bf16 by the compiler; torch runs them in its channels_last format. --no-mask leaves the attention
 mask away, which neither side then reads. --compile-only needs no GPU; what it
 leaves is measured elsewhere by --compiled.
 
