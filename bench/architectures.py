@@ -54,6 +54,7 @@ from gpu_models import DTYPES  # noqa: E402
 from named_models import named_models  # noqa: E402
 from ratios import geometric_mean  # noqa: E402
 from side_by_side import medians  # noqa: E402
+from torch_here import torch_here  # noqa: E402
 
 EXPORTERS = ("torchscript", "dynamo")
 MODES = ("default", "reduce-overhead")
@@ -359,15 +360,7 @@ def main() -> int:
             options.folder = options.keep or Path(stack.enter_context(tempfile.TemporaryDirectory()))
             print(json.dumps(one(options)))
         return 0
-    try:
-        import onnx  # noqa: F401
-        import torch
-        import transformers  # noqa: F401
-    except ImportError as missing:
-        print(f"skipped: {missing.name} is not installed")
-        return 0
-    if options.target == "cuda" and not torch.cuda.is_available():
-        print("skipped: this machine has no NVIDIA GPU")
+    if (torch := torch_here("onnx", "transformers", gpu=options.target == "cuda")) is None:
         return 0
     if options.keep:
         options.keep.mkdir(parents=True, exist_ok=True)

@@ -29,6 +29,8 @@ import tempfile
 from pathlib import Path
 
 from gpu_models import DEFAULT, DTYPES, IMAGES, ROOT, SIZES, export, module
+from named_models import named_models
+from torch_here import torch_here
 
 COLD_S, SECOND_S = 5.0, 0.3
 
@@ -113,21 +115,12 @@ def main() -> int:
     parser.add_argument("--json", type=Path)
     parser.add_argument("--bars", action="store_true")
     options = parser.parse_args()
-    unknown = [n for n in options.names if n not in SIZES]
-    if unknown:
-        parser.error(f"no model {unknown[0]}; there are: {', '.join(SIZES)}")
-    try:
-        import torch
-        import transformers  # noqa: F401
-    except ImportError as missing:
-        print(f"skipped: {missing.name} is not installed")
-        return 0
-    if not torch.cuda.is_available():
-        print("skipped: this machine has no NVIDIA GPU")
+    names = named_models(parser, options.names, DEFAULT, SIZES)
+    if (torch := torch_here("transformers")) is None:
         return 0
     rows = {}
     with tempfile.TemporaryDirectory() as folder:
-        for name in options.names or DEFAULT:
+        for name in names:
             path = Path(folder) / f"{name}.onnx"
             dtype = getattr(torch, DTYPES[options.dtype])
             converted = export(torch, name, module(name, 12, name not in IMAGES), dtype, path)

@@ -24,6 +24,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable
 
+from torch_here import torch_here
+
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "python")]
 
@@ -351,13 +353,7 @@ def main() -> int:
             subprocess.run(command, check=True)
             source.unlink()
         return 0
-    try:
-        import torch
-    except ImportError:
-        print("skipped: PyTorch is not installed")
-        return 0
-    if not torch.cuda.is_available():
-        print("skipped: this machine has no NVIDIA GPU")
+    if (torch := torch_here()) is None:
         return 0
     import knapper
 

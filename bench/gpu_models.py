@@ -6,10 +6,10 @@
 
 NAME: gpt2 (8 x 1024), bert (32 x 128), resnet50 or mobilenetv2 (32 images); without
 one, all four. The modules are those of transformers with seeded random
-weights, turned into bf16 unless --dtype says otherwise, exported to ONNX by
+weights, converted to bf16 unless --dtype says otherwise, exported to ONNX by
 torch with symbolic sizes and compiled from that file; torch runs the same
 module. Those of images are exported in f32 (torch's bf16 files of them mix types)
-and turned into bf16 by the compiler; torch runs them in its channels_last format. --no-mask leaves the attention
+and converted to bf16 by the compiler; torch runs them in its channels_last format. --no-mask leaves the attention
 mask away, which neither side then reads. --compile-only needs no GPU; what it
 leaves is measured elsewhere by --compiled.
 
@@ -36,6 +36,9 @@ import tempfile
 import time
 from pathlib import Path
 from typing import Any
+
+from named_models import named_models
+from torch_here import torch_here
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "python"), str(ROOT / "tests" / "models")]
@@ -249,19 +252,13 @@ def main() -> int:
     parser.add_argument("--json", type=Path)
     parser.add_argument("--bars", action="store_true")
     options = parser.parse_args()
-    unknown = [n for n in options.names if n not in SIZES]
-    if unknown:
-        parser.error(f"no model {unknown[0]}; there are: {', '.join(SIZES)}")
-    try:
-        import torch
-        import transformers  # noqa: F401
-    except ImportError as missing:
-        print(f"skipped: {missing.name} is not installed")
+    names = named_models(parser, options.names, DEFAULT, SIZES)
+    if (torch := torch_here("transformers", gpu=not options.compile_only)) is None:
         return 0
     if options.compile_only:
         options.compile_only.mkdir(parents=True, exist_ok=True)
         dtype = getattr(torch, DTYPES[options.dtype])
-        for name in options.names or DEFAULT:
+        for name in names:
             model = module(name, options.layers, not options.no_mask)
             path = options.compile_only / f"{name}.onnx"
             converted = export(torch, name, model, dtype, path)
@@ -272,12 +269,9 @@ def main() -> int:
             subprocess.run(command, check=True, env=os.environ | {"KNAPPER_CACHE": "off"})
             path.unlink()
         return 0
-    if not torch.cuda.is_available():
-        print("skipped: this machine has no NVIDIA GPU")
-        return 0
     rows = {}
     with tempfile.TemporaryDirectory() as folder:
-        for name in options.names or DEFAULT:
+        for name in names:
             rows[name] = run(torch, name, options, options.compiled or Path(folder))
             show(name, rows[name])
             torch.cuda.empty_cache()

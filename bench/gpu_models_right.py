@@ -22,6 +22,9 @@ from typing import Any
 
 import numpy as np
 
+from named_models import named_models
+from torch_here import torch_here
+
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "python"), str(ROOT / "tests" / "models")]
 
@@ -99,22 +102,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("names", nargs="*", metavar="NAME")
     arguments = parser.parse_args()
-    if unknown := [n for n in arguments.names if n not in NAMES]:
-        parser.error(f"no model {unknown[0]}; there are: {', '.join(NAMES)}")
-    try:
-        import torch
-        import transformers  # noqa: F401
-    except ImportError as missing:
-        print(f"skipped: {missing.name} is not installed")
-        return 0
-    if not torch.cuda.is_available():
-        print("skipped: this machine has no NVIDIA GPU")
+    names = named_models(parser, arguments.names, NAMES, NAMES)
+    if (torch := torch_here("transformers")) is None:
         return 0
     import knapper
 
     problems = []
     with tempfile.TemporaryDirectory() as folder:
-        for name in arguments.names or NAMES:
+        for name in names:
             problems += check(torch, knapper, name, Path(folder))
     print("\n".join(problems) or "all are right")
     return int(bool(problems))

@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from torch_here import torch_here
+
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "python")]
 
@@ -152,13 +154,7 @@ def main() -> int:
     parser.add_argument("--json", type=Path)
     parser.add_argument("--explain", action="store_true")
     options = parser.parse_args()
-    try:
-        import torch
-    except ImportError:
-        print("skipped: PyTorch is not installed")
-        return 0
-    if not torch.cuda.is_available():
-        print("skipped: this machine has no NVIDIA GPU")
+    if (torch := torch_here()) is None:
         return 0
     import knapper
     from drawn.timing import CudaTimes

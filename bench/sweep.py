@@ -36,6 +36,7 @@ sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "python")]
 from drawn import summary  # noqa: E402
 from drawn.workers import Worker, spread  # noqa: E402
 from ratios import quantile  # noqa: E402
+from torch_here import torch_here  # noqa: E402
 
 BARS = {"5th percentile": (0.05, 0.85), "median": (0.5, 1.15), "least": (0.0, 0.5)}
 BAD = ("wrong", "crash", "timeout", "internal", "refused")
@@ -155,13 +156,7 @@ def main() -> int:
     parser.add_argument("--log", help="where the children's error output goes")
     parser.add_argument("--bars", action="store_true")
     options = parser.parse_args()
-    try:
-        import torch
-    except ImportError:
-        print("skipped: torch is not installed")
-        return 0
-    if options.target == "cuda" and not torch.cuda.is_available():
-        print("skipped: this machine has no NVIDIA GPU")
+    if torch_here(gpu=options.target == "cuda") is None:
         return 0
     from drawn import sweep_case
 

@@ -78,11 +78,17 @@ Expected<Layers> findLayers(OnnxFile &file, bool isStatic,
       stays(isConv ? "its weights are no filter" : "its weights are no matrix");
       continue;
     }
-    bool turned = isConv || (op == "Gemm" && integerOf(node, "transB"));
-    Layer layer{
-        static_cast<int>(index), name,          op,     node.input(0),
-        node.output(0),          node.input(1), weight, weight->dims(turned),
-        weight->dims(!turned),   turned ? 0 : 1};
+    bool transposed = isConv || (op == "Gemm" && integerOf(node, "transB"));
+    Layer layer{static_cast<int>(index),
+                name,
+                op,
+                node.input(0),
+                node.output(0),
+                node.input(1),
+                weight,
+                weight->dims(transposed),
+                weight->dims(!transposed),
+                transposed ? 0 : 1};
     for (int i = 2; i < weight->dims_size(); ++i)
       if (llvm::MulOverflow<int64_t>(layer.rows, weight->dims(i), layer.rows))
         layer.rows = INT64_MAX; // more than there are

@@ -72,9 +72,9 @@ struct Matrix {
 
 Expected<Matrix> matrixOf(OnnxFile &file, const Layer &layer) {
   ASSIGN_OR_RETURN(std::vector<float> values, readFloats(file, *layer.weight));
-  bool turned = layer.columnAxis == 0;
-  return Matrix{std::move(values), turned ? 1 : layer.columns,
-                turned ? layer.rows : 1};
+  bool transposed = layer.columnAxis == 0;
+  return Matrix{std::move(values), transposed ? 1 : layer.columns,
+                transposed ? layer.rows : 1};
 }
 
 } // namespace
@@ -141,8 +141,8 @@ Expected<std::string> QuantisedOperands::blocks(const Layer &layer,
   ASSIGN_OR_RETURN(Matrix matrix, matrixOf(file, layer));
   int64_t group = std::min(format.group, layer.rows);
   int64_t groups = (layer.rows + group - 1) / group;
-  bool turned = layer.columnAxis == 0;
-  std::vector<int64_t> dims = turned
+  bool transposed = layer.columnAxis == 0;
+  std::vector<int64_t> dims = transposed
                                   ? std::vector<int64_t>{layer.columns, groups}
                                   : std::vector<int64_t>{groups, layer.columns};
   float steps = static_cast<float>(1 << format.bits);
@@ -169,7 +169,7 @@ Expected<std::string> QuantisedOperands::blocks(const Layer &layer,
       float zero =
           format.asymmetric ? lowest - std::nearbyintf(low / scale) : 0;
       size_t at =
-          turned ? column * groups + block : block * layer.columns + column;
+          transposed ? column * groups + block : block * layer.columns + column;
       scales[at] = scale;
       zeros[at] = static_cast<int8_t>(zero);
       for (int64_t row = begin; row < end; ++row)
@@ -194,7 +194,7 @@ Expected<std::string> QuantisedOperands::blocks(const Layer &layer,
     integers(inputs.back(), dims, zeros);
   }
   onnx::NodeProto node = nodeOf("DequantizeLinear", inputs, result);
-  setInteger(node, "axis", turned ? 1 : 0);
+  setInteger(node, "axis", transposed ? 1 : 0);
   setInteger(node, "block_size", group);
   edit.addBefore(layer.node, std::move(node));
   return result;

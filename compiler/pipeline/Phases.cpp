@@ -267,22 +267,6 @@ Status packOne(CompileState &state) {
   return packArtefact({&only, 1});
 }
 
-/// The estimate of KernelJob::length, about 100 LLVM instructions each.
-unsigned codeLength(ts::Hero hero) {
-  switch (hero) {
-  case ts::Hero::attention:
-    return 12;
-  case ts::Hero::conv:
-    return 6;
-  case ts::Hero::matmul:
-    return 5;
-  case ts::Hero::transpose:
-    return 2;
-  default:
-    return 1;
-  }
-}
-
 } // namespace
 
 Status listPrograms(CompileState &state) {
@@ -304,7 +288,7 @@ Status listPrograms(CompileState &state) {
                         ? OwningOpRef<ModuleOp>()
                         : tileProgram(state, unique, i, context, target);
            },
-           nullptr, codeLength(ts::KernelOp(unique.kernel).getHero())});
+           nullptr, codeLength(unique.schedules[i])});
   }
   return success();
 }

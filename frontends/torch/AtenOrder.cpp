@@ -34,6 +34,18 @@ LogicalResult pick(AtenNode &n, Value values, Value indices, int64_t dim,
                     : mlir::success();
 }
 
+/// The elements at `at`, one a row along the dim, as results 0 and 1.
+LogicalResult outAt(AtenNode &n, Value values, Value indices, Value at,
+                    int64_t dim) {
+  Value value = n.make<ts::GatherElementsOp>(values, at, uint64_t(dim));
+  if (failed(n.out(value ? n.reshape(value, n.dims()) : value)))
+    return failure();
+  if (!n.wants(1))
+    return mlir::success();
+  Value index = n.make<ts::GatherElementsOp>(indices, at, uint64_t(dim));
+  return n.out(index ? n.reshape(index, n.dims(1)) : index, 1);
+}
+
 LogicalResult importKthValue(AtenNode &n) {
   Value x = n.tensor("self");
   if (!x)
@@ -87,13 +99,7 @@ LogicalResult importMedian(AtenNode &n) {
   Value any = n.compare(P::gt, nans, n.integerScalar(0, i64));
   Value at = n.select(any, n.sub(n.sizeScalar(size, i64), nans),
                       n.sizeScalar(middle, i64));
-  Value value = n.make<ts::GatherElementsOp>(values, at, uint64_t(dim));
-  if (failed(n.out(value ? n.reshape(value, n.dims()) : value)))
-    return failure();
-  if (!n.wants(1))
-    return mlir::success();
-  Value index = n.make<ts::GatherElementsOp>(indices, at, uint64_t(dim));
-  return n.out(index ? n.reshape(index, n.dims(1)) : index, 1);
+  return outAt(n, values, indices, at, dim);
 }
 
 /// The lower median of what is not NaN.
@@ -122,13 +128,7 @@ LogicalResult importNanMedian(AtenNode &n) {
   Value at =
       n.div(n.binary<ts::MaxOp>(n.add(numbers, -1.0), n.integerScalar(0, i64)),
             n.integerScalar(2, i64));
-  Value value = n.make<ts::GatherElementsOp>(values, at, uint64_t(dim));
-  if (failed(n.out(value ? n.reshape(value, n.dims()) : value)))
-    return failure();
-  if (!n.wants(1))
-    return mlir::success();
-  Value index = n.make<ts::GatherElementsOp>(indices, at, uint64_t(dim));
-  return n.out(index ? n.reshape(index, n.dims(1)) : index, 1);
+  return outAt(n, values, indices, at, dim);
 }
 
 /// The most frequent element, of several the smallest, and the last place where

@@ -62,6 +62,20 @@ LogicalResult importT(AtenNode &n) {
   return n.out(ts::rankOf(x) < 2 ? x : swapped(n, x, 0, 1));
 }
 
+/// Where a slice of a dim of this size starts: 0 where it does not say, from
+/// the end where that is negative, never past the end.
+Dim startOf(AtenNode &n, Dim size) {
+  if (!n.has("start"))
+    return n.dim(0);
+  Dim start = n.size("start");
+  if (std::optional<int64_t> number = start.asConstant(); number && *number < 0)
+    start = (size + start).max(n.dim(0));
+  if (std::optional<int64_t> low = ts::lowerBound(size - start);
+      !low || *low < 0)
+    start = start.min(size);
+  return start;
+}
+
 LogicalResult importSlice(AtenNode &n) {
   Value x = n.tensor("self");
   if (!x)
@@ -69,16 +83,7 @@ LogicalResult importSlice(AtenNode &n) {
   int64_t dim = n.dimension("dim", ts::rankOf(x)), step = n.integer("step", 1);
   if (n.failed())
     return failure();
-  Dim size = ts::dimOf(x, dim), start = n.dim(0);
-  if (n.has("start")) {
-    start = n.size("start");
-    if (std::optional<int64_t> number = start.asConstant();
-        number && *number < 0)
-      start = (size + start).max(n.dim(0));
-    if (std::optional<int64_t> low = ts::lowerBound(size - start);
-        !low || *low < 0)
-      start = start.min(size);
-  }
+  Dim start = startOf(n, ts::dimOf(x, dim));
   return n.out(n.sliceDim(x, dim, start, n.dims()[dim], step));
 }
 
@@ -317,16 +322,7 @@ LogicalResult importSliceScatter(AtenNode &n) {
           step = n.integer("step", 1);
   if (n.failed())
     return failure();
-  Dim size = ts::dimOf(self, dim), start = n.dim(0);
-  if (n.has("start")) {
-    start = n.size("start");
-    if (std::optional<int64_t> number = start.asConstant();
-        number && *number < 0)
-      start = (size + start).max(n.dim(0));
-    if (std::optional<int64_t> low = ts::lowerBound(size - start);
-        !low || *low < 0)
-      start = start.min(size);
-  }
+  Dim start = startOf(n, ts::dimOf(self, dim));
   SmallVector<Dim> part = ts::dimsOf(self);
   part[dim] = ts::dimOf(src, dim);
   return n.out(

@@ -65,7 +65,7 @@ struct Splitter {
 
   //===- Lines behind the op's other dims ---------------------------------===//
   SmallVector<int64_t> inverse = {};
-  Value turned = {}; ///< the dim last
+  Value transposed = {}; ///< the dim last
   Value linesOf(TopKOp op, int64_t lines, int64_t n);
   /// Uses of the op get what lines [lines, k] have.
   void replace(TopKOp op, Dim count, llvm::function_ref<Value()> values,
@@ -180,14 +180,14 @@ Value Splitter::linesOf(TopKOp op, int64_t lines, int64_t n) {
       permutation.push_back(i);
   permutation.push_back(axis);
   inverse = inversePermutation(permutation);
-  turned = makeTranspose(b, loc, op.getInput(), permutation);
-  return reshape(turned, {lines, n});
+  transposed = makeTranspose(b, loc, op.getInput(), permutation);
+  return reshape(transposed, {lines, n});
 }
 
 void Splitter::replace(TopKOp op, Dim count, llvm::function_ref<Value()> values,
                        llvm::function_ref<Value()> places) {
   auto back = [&](Value result) -> Value {
-    SmallVector<Dim> dims = dimsOf(turned);
+    SmallVector<Dim> dims = dimsOf(transposed);
     dims.back() = count;
     return makeTranspose(b, loc, makeReshape(b, loc, result, dims), inverse);
   };

@@ -33,7 +33,7 @@ static bool isSplatNumber(Value value) {
   return constant && isa<SplatElementsAttr>(constant.getValue());
 }
 
-/// Whether a value is integers turned into floats, as positions that are
+/// Whether a value is integers converted to floats, as positions that are
 /// multiplied by the frequencies of a rotary embedding: 16 bits hold them up to
 /// 256 (bf16) or 2,048 (f16) alone.
 static bool isOfIntegers(Value value) {

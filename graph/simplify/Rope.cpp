@@ -112,11 +112,11 @@ static DimRange lastDimRange(Value value) {
   return {slice.getInput(), starts[3], size};
 }
 
-/// Whether `turned` is concat(-x[half:], x[:half]) along the last dim.
-static bool isRotated(Value turned, Value x) {
-  auto concat = turned.getDefiningOp<ConcatOp>();
+/// Whether `rotated` is concat(-x[half:], x[:half]) along the last dim.
+static bool isRotated(Value rotated, Value x) {
+  auto concat = rotated.getDefiningOp<ConcatOp>();
   if (!concat || concat.getInputs().size() != 2 || concat.getDim() != 3 ||
-      turned.getType() != x.getType())
+      rotated.getType() != x.getType())
     return false;
   auto neg = concat.getInputs()[0].getDefiningOp<NegOp>();
   std::optional<Dim> half = dimOf(x, 3).exactDiv(dimOf(x, 3).like(2));
@@ -134,16 +134,16 @@ static bool isRotated(Value turned, Value x) {
 static LogicalResult findRope(AddOp op, PatternRewriter &rewriter) {
   for (unsigned side : {0, 1}) {
     auto straight = op->getOperand(side).getDefiningOp<MulOp>();
-    auto turned = op->getOperand(1 - side).getDefiningOp<MulOp>();
-    if (!straight || !turned)
+    auto rotated = op->getOperand(1 - side).getDefiningOp<MulOp>();
+    if (!straight || !rotated)
       return failure();
     for (unsigned t : {0, 1})
       for (unsigned s : {0, 1}) {
         Value x = straight->getOperand(s);
-        if (rankOf(x) != 4 || !isRotated(turned->getOperand(t), x))
+        if (rankOf(x) != 4 || !isRotated(rotated->getOperand(t), x))
           continue;
         BroadcastOp cos = asTable(straight->getOperand(1 - s)),
-                    sin = asTable(turned->getOperand(1 - t));
+                    sin = asTable(rotated->getOperand(1 - t));
         if (!cos || !sin)
           continue;
         Dim half = *dimOf(x, 3).exactDiv(dimOf(x, 3).like(2));
@@ -165,12 +165,12 @@ static LogicalResult takeRest(ConcatOp op, PatternRewriter &rewriter) {
   auto rope = op.getInputs()[0].getDefiningOp<RopeOp>();
   if (!rope || !(dimOf(rope.getCos(), 2) * 2 == dimOf(rope.getInput(), 3)))
     return failure();
-  DimRange turned = lastDimRange(rope.getInput()),
+  DimRange rotated = lastDimRange(rope.getInput()),
            rest = lastDimRange(op.getInputs()[1]);
-  if (turned.source != rest.source || !turned.start.isConstant(0) ||
-      !(rest.start == turned.size) || turned.source.getType() != op.getType())
+  if (rotated.source != rest.source || !rotated.start.isConstant(0) ||
+      !(rest.start == rotated.size) || rotated.source.getType() != op.getType())
     return failure();
-  rewriter.replaceOpWithNewOp<RopeOp>(op, turned.source, rope.getCos(),
+  rewriter.replaceOpWithNewOp<RopeOp>(op, rotated.source, rope.getCos(),
                                       rope.getSin(), rope.getInterleavedAttr());
   return success();
 }

@@ -3,16 +3,29 @@ knows about it."""
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from knapper.errors import WrongType, WrongValue
 
 # Protobuf ends at 2 GiB; weights that come near go beside the graph.
 _MOST_INSIDE = 1 << 30
+
+
+@contextlib.contextmanager
+def in_evaluation(module: Any) -> Iterator[None]:
+    """The module in evaluation mode; each part has its own mode again afterwards."""
+    modes = {part: part.training for part in module.modules()}
+    try:
+        module.eval()
+        yield
+    finally:
+        for part, training in modes.items():
+            part.training = training
 
 
 def is_program(model: object) -> bool:
@@ -75,10 +88,9 @@ def export(module: Any, example_inputs: Any, dynamic_shapes: Any) -> Any:
     else:
         arguments = {"args": (example_inputs,)}
     arguments["dynamic_shapes"] = dynamic_shapes
-    modes = {m: m.training for m in module.modules()}
     try:
-        module.eval()
-        return torch.onnx.export(module, **arguments, dynamo=True, verbose=False)
+        with in_evaluation(module):
+            return torch.onnx.export(module, **arguments, dynamo=True, verbose=False)
     except ImportError as error:
         raise WrongValue(
             f"model: torch's ONNX exporter cannot be used: {error}",
@@ -91,9 +103,6 @@ def export(module: Any, example_inputs: Any, dynamic_shapes: Any) -> Any:
             where="model",
             hint="torch.onnx.export(module, inputs, dynamo=True, report=True) says more",
         ) from error
-    finally:
-        for part, training in modes.items():
-            part.training = training
 
 
 def save(program: Any, folder: str, name: str) -> str:

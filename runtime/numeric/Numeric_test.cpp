@@ -163,7 +163,7 @@ TEST(Matrix, RowsOfEveryLength) {
 
 TEST(Matrix, LargeSystems) {
   for (int64_t n : {3, 33, 100, 131}) {
-    std::vector<double> a = matrix(n, n), turned(n * n);
+    std::vector<double> a = matrix(n, n), transposed(n * n);
     for (int64_t i = 0; i < n; ++i) {
       for (int64_t j = 0; j < n; ++j)
         a[i * n + j] *= j < i ? 1.0 / static_cast<double>(n) : 0;
@@ -171,8 +171,8 @@ TEST(Matrix, LargeSystems) {
     }
     for (int64_t i = 0; i < n; ++i)
       for (int64_t j = 0; j < n; ++j)
-        turned[j * n + i] = a[i * n + j];
-    std::vector<double> square = times(a, turned, n, n, n), factor = square;
+        transposed[j * n + i] = a[i * n + j];
+    std::vector<double> square = times(a, transposed, n, n, n), factor = square;
     for (int64_t i = 0; i < n; ++i)
       for (int64_t j = i + 1; j < n; ++j)
         factor[i * n + j] = NAN; // the upper triangle is not read
@@ -182,8 +182,8 @@ TEST(Matrix, LargeSystems) {
       std::vector<double> x = matrix(n, k, 6), b = times(a, x, n, n, k);
       solveTriangular(a.data(), b.data(), n, k, false, false);
       expectClose(b, x);
-      b = times(turned, x, n, n, k);
-      solveTriangular(turned.data(), b.data(), n, k, true, false);
+      b = times(transposed, x, n, n, k);
+      solveTriangular(transposed.data(), b.data(), n, k, true, false);
       expectClose(b, x);
     }
     std::vector<int32_t> pivots(n);
@@ -213,11 +213,11 @@ TEST(Matrix, SchurFormsAndHessenbergFormsMultiplyToTheMatrix) {
     std::vector<double> a = matrix(n, n), t = a, z(n * n), w(n);
     std::vector<std::complex<double>> values(n), v(n * n);
     ASSERT_TRUE(schurForm(t.data(), n, z.data(), values.data()));
-    std::vector<double> turned(n * n);
+    std::vector<double> transposed(n * n);
     for (int64_t i = 0; i < n; ++i)
       for (int64_t j = 0; j < n; ++j)
-        turned[i * n + j] = z[j * n + i];
-    expectClose(times(times(z, t, n, n, n), turned, n, n, n), a);
+        transposed[i * n + j] = z[j * n + i];
+    expectClose(times(times(z, t, n, n, n), transposed, n, n, n), a);
     for (bool left : {false, true}) {
       schurVectors(t.data(), z.data(), values.data(), n, left, v.data());
       for (int64_t k = 0; k < n; ++k)

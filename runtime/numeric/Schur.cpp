@@ -126,13 +126,13 @@ private:
       double rootB = std::sqrt(std::fabs(b)), rootC = std::sqrt(std::fabs(c)),
              p = withSign(rootB * rootC, c),
              each = 1 / std::sqrt(std::fabs(b + c)), cos1 = rootB * each,
-             sin1 = rootC * each, turned = cosine * cos1 - sine * sin1;
+             sin1 = rootC * each, rotated = cosine * cos1 - sine * sin1;
       a = mean + p;
       d = mean - p;
       b -= c;
       c = 0;
       sine = cosine * sin1 + sine * cos1;
-      cosine = turned;
+      cosine = rotated;
     }
   }
 };
@@ -392,7 +392,7 @@ void schurVectors(const double *t, const double *z, const Complex *w, int64_t n,
                   bool left, Complex *v) {
   // Those on the left are those of the transpose on the right, which is
   // triangular with its dims reversed.
-  std::vector<Complex> upper(n * n), x(n), turned(n);
+  std::vector<Complex> upper(n * n), x(n);
   double norm = 0;
   for (int64_t i = 0; i < n; ++i)
     for (int64_t j = 0; j < n; ++j) {

@@ -45,7 +45,7 @@ void orthogonalise(std::vector<double> &a, int64_t k, int64_t length,
                    std::vector<double> &v) {
   constexpr double small = std::numeric_limits<double>::epsilon();
   for (int sweep = 0; sweep < sweeps; ++sweep) {
-    bool turned = false;
+    bool rotated = false;
     for (int64_t i = 0; i < k; ++i)
       for (int64_t j = i + 1; j < k; ++j) {
         double *x = &a[i * length], *y = &a[j * length];
@@ -56,9 +56,9 @@ void orthogonalise(std::vector<double> &a, int64_t k, int64_t length,
         Rotation r = rotation(p, q, off);
         rotate(x, y, length, 1, r);
         rotate(&v[i * k], &v[j * k], k, 1, r);
-        turned = true;
+        rotated = true;
       }
-    if (!turned)
+    if (!rotated)
       return;
   }
 }
@@ -129,7 +129,7 @@ void eigenvalues(const double *a, int64_t n, double *w, double *v) {
     turns[i * n + i] = 1;
   double small = std::numeric_limits<double>::epsilon() * scale * 1e-2;
   for (int sweep = 0; sweep < sweeps; ++sweep) {
-    bool turned = false;
+    bool rotated = false;
     for (int64_t i = 0; i < n; ++i)
       for (int64_t j = i + 1; j < n; ++j) {
         double off = b[i * n + j];
@@ -140,9 +140,9 @@ void eigenvalues(const double *a, int64_t n, double *w, double *v) {
         rotate(&b[i], &b[j], n, n, r);
         if (v)
           rotate(&turns[i * n], &turns[j * n], n, 1, r);
-        turned = true;
+        rotated = true;
       }
-    if (!turned)
+    if (!rotated)
       break;
   }
   std::vector<int64_t> order(n);

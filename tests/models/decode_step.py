@@ -9,7 +9,7 @@ import numpy as np
 import torch
 import transformers
 
-from definitions import BATCH, Model, draw_weights
+from definitions import BATCH, Model, draw_weights, llama_config
 
 PAST = "past"
 TOTAL = "past + 1"
@@ -69,19 +69,6 @@ def decoder(config, seed: int) -> Model:
     )
 
 
-def llama():
-    """The Llama of `definitions.py`."""
-    return transformers.LlamaConfig(
-        vocab_size=32000,
-        hidden_size=768,
-        intermediate_size=2048,
-        num_hidden_layers=12,
-        num_attention_heads=12,
-        num_key_value_heads=4,
-        max_position_embeddings=2048,
-    )
-
-
 DECODE: dict[str, Model] = {
-    "llama-decode": decoder(llama(), 7),
+    "llama-decode": decoder(llama_config(use_cache=True), 7),
 }

@@ -199,8 +199,8 @@ def gpt2():
     )
 
 
-def llama():
-    config = transformers.LlamaConfig(
+def llama_config(use_cache):
+    return transformers.LlamaConfig(
         vocab_size=32000,
         hidden_size=768,
         intermediate_size=2048,
@@ -208,9 +208,12 @@ def llama():
         num_attention_heads=12,
         num_key_value_heads=4,
         max_position_embeddings=2048,
-        use_cache=False,
+        use_cache=use_cache,
     )
-    module = transformers.LlamaForCausalLM(config).eval()
+
+
+def llama():
+    module = transformers.LlamaForCausalLM(llama_config(use_cache=False)).eval()
     return Named(
         draw_weights(module, 7),
         ["input_ids", "attention_mask"],

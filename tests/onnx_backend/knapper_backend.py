@@ -8,35 +8,10 @@ import re
 import ml_dtypes
 import numpy as np
 import onnx
-from onnx import numpy_helper
+from case_inputs import fixed_parameters
 from onnx.backend.base import Backend, BackendRep
 
 import knapper
-
-
-def fix_parameters(model: onnx.ModelProto, arrays: list) -> tuple:
-    """Small inputs (axes, shapes, pads, scales...) as initializers.
-
-    The cases feed as run-time inputs what models know when they are compiled.
-    Returns the model and the inputs that are left.
-    """
-    fixed, left = onnx.ModelProto(), []
-    fixed.CopyFrom(model)
-    defaults = {t.name for t in model.graph.initializer}
-    values = [i for i in model.graph.input if i.name not in defaults]
-    for value, array in zip(values, arrays):
-        kind = array.dtype.kind
-        if array.ndim <= 1 and (
-            (kind in "bi" and array.size <= 64) or (kind == "f" and array.size <= 8)
-        ):
-            fixed.graph.initializer.append(numpy_helper.from_array(array, value.name))
-        else:
-            left.append(array)
-    names = {t.name for t in fixed.graph.initializer}
-    inputs = [i for i in fixed.graph.input if i.name not in names]
-    del fixed.graph.input[:]
-    fixed.graph.input.extend(inputs)
-    return fixed, left
 
 
 def from_sizes(error: knapper.UserError) -> bool:
@@ -61,7 +36,7 @@ class Prepared(BackendRep):
         arrays = [np.asarray(x) for x in inputs]
         module = self.module
         if module is None:
-            model, arrays = fix_parameters(self.model, arrays)
+            model, arrays = fixed_parameters(self.model, arrays)
             Prepared.adapted = "constants" if arrays else "folded"
             module = knapper.compile(model, threads=1, cache=False)
         result = module(*arrays)

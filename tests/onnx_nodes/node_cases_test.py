@@ -20,6 +20,7 @@ import ml_dtypes
 import numpy as np
 import onnx
 import pytest
+from case_inputs import fixed_parameters
 from onnx import numpy_helper
 
 BUILD = Path(os.environ.get("KNAPPER_BUILD", "build/dev")).resolve()
@@ -80,25 +81,6 @@ def evaluate(folders: list[Path]) -> list[str]:
         if len(lines) < len(folders):
             lines.append(f"crash {run.returncode} {run.stderr[-300:]}")
     return lines
-
-
-def with_fixed_parameters(model: onnx.ModelProto, arrays: list) -> tuple:
-    """Small integer vectors (axes, shapes, pads...) become initializers: the
-    cases give as inputs what models know when they are compiled."""
-    fixed = onnx.ModelProto()
-    fixed.CopyFrom(model)
-    left = []
-    for value, array in zip(model.graph.input, arrays):
-        small = array.ndim <= 1 and array.size <= 64 and array.dtype.kind in "bif"
-        if small and (array.dtype.kind != "f" or array.ndim == 0 or array.size <= 8):
-            fixed.graph.initializer.append(numpy_helper.from_array(array, value.name))
-        else:
-            left.append(array)
-    names = {t.name for t in fixed.graph.initializer}
-    inputs = [i for i in fixed.graph.input if i.name not in names]
-    del fixed.graph.input[:]
-    fixed.graph.input.extend(inputs)
-    return fixed, left
 
 
 def as_array(value) -> np.ndarray | None:
@@ -164,7 +146,7 @@ def test_node_cases(tmp_path):
             arrays = [as_array(x) for x in case.data_sets[0][0]]
             if any(a is None or a.dtype.kind == "O" for a in arrays):
                 continue
-            model, left = with_fixed_parameters(case.model, arrays)
+            model, left = fixed_parameters(case.model, arrays)
             (folders[i] / "model.onnx").write_bytes(model.SerializeToString())
             write_tensors(folders[i] / "inputs", left)
             again.append(i)

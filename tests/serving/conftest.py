@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import pytest
 from null_server import Server, make_folder
 
@@ -24,14 +26,7 @@ def models(tmp_path_factory, cache):
     """`models("llama")`: the small model of that name, made once."""
     from engine_models import Model  # needs torch
 
-    made = {}
-
-    def get(name):
-        if name not in made:
-            made[name] = Model(name, tmp_path_factory.mktemp("model"), cache)
-        return made[name]
-
-    return get
+    return functools.cache(lambda name: Model(name, tmp_path_factory.mktemp("model"), cache))
 
 
 @pytest.fixture(scope="session")

@@ -24,7 +24,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 from null_server import Server  # noqa: E402
-from soak import rss, split  # noqa: E402
+from soak import join, rss, split, start, start_clients  # noqa: E402
 
 JSON = {"Content-Type": "application/json"}
 PATHS = {"ChatRequest": "/v1/chat/completions", "CompletionRequest": "/v1/completions"}
@@ -208,25 +208,15 @@ class Fuzz:
             self.problems.append(f"two answers to one request: {request[:300]!r}")
 
     def run(self, until, clients, witnesses, state, last):
-        rest = iter(range(self.done, last))
         over = threading.Event()
 
-        def client():
-            while not self.problems and time.monotonic() < until:
-                with self.lock:
-                    i = next(rest, None)
-                if i is None:
-                    return
-                try:
-                    self.one(i)
-                except Exception as error:  # noqa: BLE001
-                    self.problems.append(f"request {i}: {error!r}")
-                with self.lock:
-                    self.done += 1
-                    if self.done % 2000 == 0 and not self.early:
-                        self.early = rss(self.server)
-                    if state and self.done % 500 == 0:
-                        state.write_text(str(max(0, self.done - clients)))
+        def done(_):
+            with self.lock:
+                self.done += 1
+                if self.done % 2000 == 0 and not self.early:
+                    self.early = rss(self.server)
+                if state and self.done % 500 == 0:
+                    state.write_text(str(max(0, self.done - clients)))
 
         def watch():
             while not over.is_set() and not self.problems:
@@ -237,15 +227,10 @@ class Fuzz:
                     self.problems.append(f"a witness: {error!r}")
                 self.witnessed += 1
 
-        watching = [threading.Thread(target=watch) for _ in range(witnesses)]
-        fuzzing = [threading.Thread(target=client) for _ in range(clients)]
-        for thread in watching + fuzzing:
-            thread.start()
-        for thread in fuzzing:
-            thread.join()
+        watching = start([threading.Thread(target=watch) for _ in range(witnesses)])
+        join(start_clients(clients, self, range(self.done, last), done, until))
         over.set()
-        for thread in watching:
-            thread.join()
+        join(watching)
         if state:
             state.write_text(str(self.done))
 

@@ -6,6 +6,7 @@ Needs the build's engine_requests (KNAPPER_BUILD), torch and transformers.
 from __future__ import annotations
 
 import copy
+import functools
 import json
 import os
 import subprocess
@@ -48,14 +49,7 @@ class WideModel(engine_models.Model):
 
 @pytest.fixture(scope="session")
 def wide_models(tmp_path_factory, cache):
-    made = {}
-
-    def get(name):
-        if name not in made:
-            made[name] = WideModel(name, tmp_path_factory.mktemp("model"), cache)
-        return made[name]
-
-    return get
+    return functools.cache(lambda name: WideModel(name, tmp_path_factory.mktemp("model"), cache))
 
 
 def requests(count, length, out=16, **more):

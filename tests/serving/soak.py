@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import http.client
 import json
+import math
 import random
 import sys
 import threading
@@ -61,6 +62,36 @@ def damaged(draw: random.Random, body: dict) -> bytes:
                 text += text[:place]
         text = text or bytearray(b"{")
     return bytes(text)
+
+
+def start_clients(count: int, of, numbers, done, until: float = math.inf) -> list[threading.Thread]:
+    """Threads that share out the numbers: each calls `of.one(i)`, then `done(i)`, until there is a problem or the clock says `until`."""
+    rest = iter(numbers)
+
+    def client():
+        while not of.problems and time.monotonic() < until:
+            with of.lock:
+                i = next(rest, None)
+            if i is None:
+                return
+            try:
+                of.one(i)
+            except Exception as error:  # noqa: BLE001
+                of.problems.append(f"request {i}: {error!r}")
+            done(i)
+
+    return start([threading.Thread(target=client) for _ in range(count)])
+
+
+def start(threads: list[threading.Thread]) -> list[threading.Thread]:
+    for thread in threads:
+        thread.start()
+    return threads
+
+
+def join(threads: list[threading.Thread]) -> None:
+    for thread in threads:
+        thread.join()
 
 
 class Soak:
@@ -125,26 +156,11 @@ class Soak:
         return reply.status
 
     def run(self, clients, state, settle):
-        rest = iter(range(self.done, self.requests))
+        def done(i):
+            if state and i % 500 == 0:
+                state.write_text(str(max(0, self.done - clients)))
 
-        def client():
-            while not self.problems:
-                with self.lock:
-                    i = next(rest, None)
-                if i is None:
-                    return
-                try:
-                    self.one(i)
-                except Exception as error:  # noqa: BLE001
-                    self.problems.append(f"request {i}: {error!r}")
-                if state and i % 500 == 0:
-                    state.write_text(str(max(0, self.done - clients)))
-
-        threads = [threading.Thread(target=client) for _ in range(clients)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        join(start_clients(clients, self, range(self.done, self.requests), done))
         if state:
             state.write_text(str(self.done))
         return self.settled(settle)

@@ -92,6 +92,14 @@ def test_no_include_runs_back_up(order):
     assert not back
 
 
+def test_kernels_of_one_kind_of_gpu_include_none_of_another():
+    """simt, sm80 and sm90 stand side by side; what two of them need is in `common`, which needs none of them."""
+    nvidia = "codegen/lower/gpu/nvidia/"
+    pairs = [(f.split("/")[4], i.split("/")[4]) for f, i in includes() if f.startswith(nvidia) and i.startswith(nvidia) and f.count("/") == 5]
+    assert len(pairs) > 40
+    assert {(mine, theirs) for mine, theirs in pairs if theirs not in (mine, "common")} == set()
+
+
 def circle(uses: dict[str, set[str]]) -> list[str]:
     """Nodes of which each uses the next and the last the first; empty: there are none."""
     done, path = set(), []
@@ -269,6 +277,14 @@ def test_functions_are_steps_with_names():
     assert not [found for file in files for found in long_functions(file, 120)]
 
 
+def test_functions_in_python_are_steps_with_names():
+    """At most 120 lines each; those of tests are not counted, as in C++."""
+    files = [f for f in sources(".py") if not is_test(f)]
+    assert len(files) > 100
+    functions = [(f, n) for f in files for n in ast.walk(ast.parse(text(f))) if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))]
+    assert not [f"{f}:{n.lineno}: {n.name}" for f, n in functions if n.end_lineno - n.lineno >= 120]
+
+
 # One list by nature each: the ops of a dialect; shapes and their bars.
 LISTS = ("ir/tile/TileOps.td", "bench/floor_shapes.py")
 
@@ -318,6 +334,20 @@ def test_files_that_the_pages_name_exist():
     assert not unknown
 
 
+def test_each_module_of_the_python_package_has_its_row():
+    page = text("docs/stack/python.md")
+    parts = {f.split("/")[2] + "/" * (f.count("/") > 2) for f in sources(".py") if f.startswith("python/knapper/")}
+    assert len(parts) > 30
+    assert [part for part in sorted(parts) if not part.startswith("__") and f"`{part}`" not in page] == []
+
+
+def test_each_bench_has_its_row():
+    page = text("docs/stack/bench.md")
+    commands = [f for f in sources(".py") if f.startswith("bench/") and f.count("/") == 1 and text(f).startswith("#!")]
+    assert len(commands) > 30
+    assert [f for f in commands if f"`{f}" not in page] == []
+
+
 def test_the_picture_of_the_layers_is_current(monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "docs" / "images"))
     architecture = importlib.import_module("architecture")
@@ -351,6 +381,8 @@ def test_the_table_of_changes_is_true():
     schedules = listed("codegen/schedule/core/Schedules.def", r'^SCHEDULE\("\w+", (\w+),')
     assert len(schedules) > 25
     assert schedules == defined("codegen/schedule/", r"^LogicalResult choose(\w+)\(ts::KernelOp") & defined("codegen/schedule/", r"^LogicalResult build(\w+)\(BuildContext &\w+\) \{")
+    described = text("docs/stack/schedule.md")
+    assert [kind for kind in listed("codegen/schedule/core/Schedules.def", r'^SCHEDULE\("(\w+)",') if f"`{kind}`" not in described] == []
     families = listed("serving/models/Families.def", r'^FAMILY\("\w+", (\w+)\)')
     assert families and families <= defined("serving/models/", r"^void read(\w+)\(ConfigReader")
     commands = defined("tools/knapper/", r"^void add(\w+)\(CLI::App &app, Session &session\) \{")

@@ -307,26 +307,17 @@ LogicalResult ConvBuilder::Matmul::transposeChunk(Value from) {
   int64_t size = c.target.lanes(DType::f32), taps = w.kh * w.kw;
   Value stride = e.constant(*w.channels.asConstant() * taps),
         whole = e.constant(size);
-  auto type = VectorType::get(size * size, b.getF32Type());
   auto block = [&](Value feature, Value channel, int64_t part) {
     Value at = e.add(
         from, e.add(e.mul(feature, stride), e.mul(channel, e.constant(taps))));
     at = e.add(at, e.constant(part * size));
-    Value read =
-        tile::LoadRowsOp::create(b, c.loc, type, fetched, at, stride, whole,
-                                 whole, b.getI64IntegerAttr(size));
-    Value turned = tile::TransposeOp::create(b, c.loc, type, read,
-                                             b.getI64IntegerAttr(size));
-    Value to = e.add(e.mul(channel, e.constant(panel)), feature);
-    for (int64_t r = 0; r < size; ++r) {
-      int64_t element = part * size + r;
-      int64_t place = (element % taps * c.chunk + element / taps) * panel;
-      Value row = vector::ExtractStridedSliceOp::create(
-          b, c.loc, turned, ArrayRef<int64_t>{r * size},
-          ArrayRef<int64_t>{size}, ArrayRef<int64_t>{1});
-      tile::StoreOp::create(b, c.loc, row, filter,
-                            e.add(to, e.constant(place)));
-    }
+    transposeBlock(
+        e, size, fetched, at, stride, whole, whole, filter, [&](int64_t r) {
+          int64_t element = part * size + r;
+          int64_t place = (element % taps * c.chunk + element / taps) * panel;
+          Value row = e.add(e.mul(channel, e.constant(panel)), feature);
+          return e.add(row, e.constant(place));
+        });
   };
   return forEach(
       e, e.constant(0), e.constant(panel),

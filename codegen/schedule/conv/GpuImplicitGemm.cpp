@@ -251,17 +251,7 @@ LogicalResult buildGpuImplicitGemm(BuildContext &context) {
     Value feature = group ? e.add(e.mul(group, features), column) : column;
     LaneIndex along{feature, run > 1, {}, run};
     coord.dims.insert(last ? coord.dims.end() : coord.dims.begin() + 1, along);
-    if (store) {
-      Value result = epilogue->value(e, value, coord);
-      if (!result)
-        return failure();
-      tile::YieldOp::create(b, loc, result);
-      return success();
-    }
-    if (failed(epilogue->store(e, value, coord)))
-      return failure();
-    tile::YieldOp::create(b, loc, Value());
-    return success();
+    return epilogue->yield(e, value, coord, store);
   });
 }
 

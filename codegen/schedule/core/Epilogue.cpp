@@ -134,6 +134,17 @@ Value Epilogue::value(ElementEmitter &e, Value tile, const Coord &coord) const {
   });
 }
 
+LogicalResult Epilogue::yield(ElementEmitter &e, Value value,
+                              const Coord &coord, bool stored) const {
+  Value result;
+  if (stored)
+    result = this->value(e, value, coord);
+  if (stored ? !result : failed(store(e, value, coord)))
+    return failure();
+  tile::YieldOp::create(e.builder, e.location, result);
+  return success();
+}
+
 bool Epilogue::keepsPlaces() const {
   return ways.size() == 1 && llvm::none_of(ways[0], [](Operation *op) {
            return isa<ts::TransposeOp>(op);

@@ -34,6 +34,11 @@ public:
   mlir::Value value(ElementEmitter &emitter, mlir::Value tile,
                     const Coord &coord) const;
 
+  /// Ends the body of a tile op: yields the value if the op stores the kernel's
+  /// only result itself (`stored`), else stores all results and yields nothing.
+  llvm::LogicalResult yield(ElementEmitter &emitter, mlir::Value tile,
+                            const Coord &coord, bool stored) const;
+
   /// Whether the kernel's only result has its elements where the hero's dense
   /// result would have them.
   bool keepsPlaces() const;

@@ -146,6 +146,26 @@ repeatWhile(ElementEmitter &emitter, ValueRange carried,
   return SmallVector<Value>(loop.getResults());
 }
 
+void transposeBlock(ElementEmitter &emitter, int64_t size, Value from, Value at,
+                    Value stride, Value runs, Value elements, Value to,
+                    llvm::function_ref<Value(int64_t r)> place) {
+  OpBuilder &b = emitter.builder;
+  Location loc = emitter.location;
+  auto type = VectorType::get(
+      size * size, cast<tile::BufferType>(from.getType()).getElementType());
+  Value read = tile::LoadRowsOp::create(b, loc, type, from, at, stride, runs,
+                                        elements, b.getI64IntegerAttr(size));
+  Value transposed =
+      tile::TransposeOp::create(b, loc, type, read, b.getI64IntegerAttr(size));
+  for (int64_t r = 0; r < size; ++r) {
+    Value offset = place(r);
+    Value row = vector::ExtractStridedSliceOp::create(
+        b, loc, transposed, ArrayRef<int64_t>{r * size},
+        ArrayRef<int64_t>{size}, ArrayRef<int64_t>{1});
+    tile::StoreOp::create(b, loc, row, to, offset);
+  }
+}
+
 Value neutralElement(ElementEmitter &emitter, ts::ReduceKind kind, Type element,
                      bool isUnsigned, int64_t lanes) {
   using ts::ReduceKind;

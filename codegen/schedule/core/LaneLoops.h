@@ -54,6 +54,15 @@ repeatWhile(ElementEmitter &emitter, mlir::ValueRange carried,
                 body,
             llvm::LogicalResult &status);
 
+/// Transposes a square block in registers: `size` runs of `size` elements, the
+/// first at `at`, the next `stride` further on. Row r of the transpose is
+/// stored at `place(r)` of `to`. Of the runs, and of a run's elements, `runs`
+/// and `elements` are read.
+void transposeBlock(ElementEmitter &emitter, int64_t size, mlir::Value from,
+                    mlir::Value at, mlir::Value stride, mlir::Value runs,
+                    mlir::Value elements, mlir::Value to,
+                    llvm::function_ref<mlir::Value(int64_t r)> place);
+
 /// The identity of a reduction: 0 of a sum, 1 of a product, the least value of a
 /// maximum. A tile of `lanes` elements of a compute type; 0 lanes: a scalar.
 /// `isUnsigned`: its integers have no sign.

@@ -21,6 +21,7 @@ struct ScheduleRow {
       choose; ///< appends to the kernel's schedules; null: never on its own
   BuildFn build;
   Units units;
+  unsigned codeLength;
   SmallVector<ts::Hero, 2> heroes;
 
   bool serves(ts::Hero hero, const TargetDesc &target) const {
@@ -33,11 +34,17 @@ struct ScheduleRow {
 ArrayRef<ScheduleRow> table() {
   using ts::Hero;
   static const SmallVector<ScheduleRow> rows = {
-#define SCHEDULE(KIND, NAME, UNITS, ...)                                       \
-  {KIND, choose##NAME, build##NAME, Units::UNITS, {__VA_ARGS__}},
+#define SCHEDULE(KIND, NAME, UNITS, LENGTH, ...)                               \
+  {KIND, choose##NAME, build##NAME, Units::UNITS, LENGTH, {__VA_ARGS__}},
 #include "codegen/schedule/core/Schedules.def"
   };
   return rows;
+}
+
+const ScheduleRow *rowOf(StringRef kind) {
+  const ScheduleRow *row = llvm::find_if(
+      table(), [&](const ScheduleRow &row) { return row.kind == kind; });
+  return row == table().end() ? nullptr : row;
 }
 
 StringRef predicateText(ts::ComparePredicate predicate) {
@@ -61,6 +68,11 @@ std::string Schedule::label() const {
     text +=
         (text.back() == '{' ? "" : ",") + name + "=" + std::to_string(value);
   return text + "}";
+}
+
+unsigned codeLength(const Schedule &schedule) {
+  const ScheduleRow *row = rowOf(schedule.kind);
+  return row ? row->codeLength : 0;
 }
 
 int64_t representative(Dim dim) {
@@ -124,10 +136,8 @@ FailureOr<tile::FuncOp>
 buildTileProgram(OpBuilder &builder, ts::KernelOp kernel,
                  const Schedule &schedule, const TargetDesc &target,
                  StringRef name, ArrayRef<std::string> symbols) {
-  const ScheduleRow *row = llvm::find_if(table(), [&](const ScheduleRow &row) {
-    return row.kind == schedule.kind;
-  });
-  if (row == table().end()) {
+  const ScheduleRow *row = rowOf(schedule.kind);
+  if (!row) {
     kernel.emitOpError("unknown schedule '") << schedule.kind << "'";
     return failure();
   }

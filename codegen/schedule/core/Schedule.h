@@ -109,6 +109,11 @@ chooseSchedules(ts::KernelOp kernel, const TargetDesc &target, Knobs &knobs);
 llvm::FailureOr<llvm::SmallVector<Schedule>>
 chooseSchedules(ts::KernelOp kernel, const TargetDesc &target);
 
+/// About how much code the schedule's program becomes, by its line of
+/// Schedules.def. An unknown schedule, which is refused when it is built, has
+/// 0.
+unsigned codeLength(const Schedule &schedule);
+
 /// Whether a schedule of the target takes this attention whole. If not, it is
 /// decomposed before kernels are formed.
 bool isTakenWhole(ts::AttentionOp op, const TargetDesc &target);

@@ -4,7 +4,7 @@
 #include "codegen/schedule/core/Schedule.h"
 
 namespace knapper {
-#define SCHEDULE(KIND, NAME, DEVICES, ...)                                     \
+#define SCHEDULE(KIND, NAME, UNITS, LENGTH, ...)                               \
   llvm::LogicalResult choose##NAME(ts::KernelOp, const TargetDesc &, Knobs &,  \
                                    llvm::SmallVectorImpl<Schedule> &);         \
   llvm::LogicalResult build##NAME(BuildContext &);

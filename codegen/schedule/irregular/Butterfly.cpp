@@ -54,8 +54,8 @@ SmallVector<ComplexTile> Butterfly::binary(ArrayRef<ComplexTile> x) {
     if (eighth >= 2)
       o = rotated(o, sign);
     if (eighth % 2) {
-      ComplexTile turned = rotated(o, sign);
-      o = scaled(add(o, turned), std::sqrt(0.5));
+      ComplexTile byQuarter = rotated(o, sign);
+      o = scaled(add(o, byQuarter), std::sqrt(0.5));
     }
     y[p] = add(even[p], o);
     y[p + half] = sub(even[p], o);
@@ -84,9 +84,9 @@ SmallVector<ComplexTile> Butterfly::odd(ArrayRef<ComplexTile> x) {
       v = q == 1 ? scaled(d, sine)
                  : ComplexTile{fma(d.re, sine, v.re), fma(d.im, sine, v.im)};
     }
-    ComplexTile turned = rotated(v, 1);
-    y[p] = add(u, turned);
-    y[r - p] = sub(u, turned);
+    ComplexTile byQuarter = rotated(v, 1);
+    y[p] = add(u, byQuarter);
+    y[r - p] = sub(u, byQuarter);
   }
   return y;
 }

@@ -103,32 +103,21 @@ LogicalResult MatmulBuilder::copyRows(Value rows) {
 /// The same of columns that lie consecutive along K: square blocks of it are
 /// transposed in registers. Rows past the last are written as well.
 LogicalResult MatmulBuilder::transposePanel(Value source, Value base) {
-  Location loc = e.location;
   int64_t size = target.lanes(DType::f32);
   Dim contract = matmul.rhs.contract;
   Value depth = e.size(contract), stride = e.size(matmul.rhs.freeStride);
   int64_t known = contract.knownDivisor();
   bool even = known && known % size == 0;
-  auto type = VectorType::get(
-      size * size, cast<tile::BufferType>(source.getType()).getElementType());
   auto block = [&](Value column, Value k) {
     Value at = e.add(base, e.add(e.mul(column, stride), k));
     Value columns =
         validColumns ? e.sub(validColumns, column) : e.constant(size);
     Value steps = even ? e.constant(size) : e.sub(depth, k);
-    Value read =
-        tile::LoadRowsOp::create(b, loc, type, source, at, stride, columns,
-                                 steps, b.getI64IntegerAttr(size));
-    Value transposed = tile::TransposeOp::create(b, loc, type, read,
-                                                 b.getI64IntegerAttr(size));
-    Value to = e.add(e.mul(k, e.constant(panel)), column);
-    for (int64_t r = 0; r < size; ++r) {
-      Value row = vector::ExtractStridedSliceOp::create(
-          b, loc, transposed, ArrayRef<int64_t>{r * size},
-          ArrayRef<int64_t>{size}, ArrayRef<int64_t>{1});
-      tile::StoreOp::create(b, loc, row, bBuffer,
-                            e.add(to, e.constant(r * panel)));
-    }
+    transposeBlock(e, size, source, at, stride, columns, steps, bBuffer,
+                   [&](int64_t r) {
+                     Value row = e.add(e.mul(k, e.constant(panel)), column);
+                     return e.add(row, e.constant(r * panel));
+                   });
     return success();
   };
   return forEach(

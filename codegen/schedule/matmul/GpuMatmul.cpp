@@ -259,17 +259,7 @@ LogicalResult buildGpuMatmul(BuildContext &context) {
       coord.dims.push_back({index});
     LaneIndex last{column, run > 1, {}, run};
     coord.dims.push_back(last);
-    if (store) {
-      Value result = epilogue->value(e, value, coord);
-      if (!result)
-        return failure();
-      tile::YieldOp::create(b, loc, result);
-      return success();
-    }
-    if (failed(epilogue->store(e, value, coord)))
-      return failure();
-    tile::YieldOp::create(b, loc, Value());
-    return success();
+    return epilogue->yield(e, value, coord, store);
   });
 }
 

@@ -35,10 +35,10 @@ func.func @depths(%x: !a, %y: !b) -> tensor<7x4xf32> {
 }
 
 // The order of one side, for the other.
-// CHECK-LABEL: @turned
+// CHECK-LABEL: @reversed_dims
 // CHECK: ts.transpose %arg1 [3, 2, 1, 0]
 // CHECK: ts.dot {{.*}} batch [0] x [0] contract [2] x [2] : tensor<2x3x20xf32>, tensor<2x6x20xf32>
-func.func @turned(%x: tensor<2x3x4x5xf32>, %y: tensor<5x4x6x2xf32>) -> tensor<2x3x6xf32> {
+func.func @reversed_dims(%x: tensor<2x3x4x5xf32>, %y: tensor<5x4x6x2xf32>) -> tensor<2x3x6xf32> {
   %0 = ts.dot %x, %y batch [0] x [3] contract [3, 2] x [0, 1] : tensor<2x3x4x5xf32>, tensor<5x4x6x2xf32>
   return %0 : tensor<2x3x6xf32>
 }

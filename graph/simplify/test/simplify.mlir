@@ -230,7 +230,7 @@ func.func @rows_in_another_order(%x: tensor<?x?x8xf32, #ts.dims<"b", "s", 8>>, %
 
 // -----
 
-// The gradient of a weight: sides exchanged, so that nothing is turned round.
+// The gradient of a weight: sides exchanged, so that nothing is transposed.
 // CHECK-LABEL: @transposed_matmul
 // CHECK: %[[D:.*]] = ts.dot %arg0, %arg1 batch [] x [] contract [0] x [0] : tensor<5x3xf32>, tensor<5x4xf32>
 // CHECK-NEXT: return %[[D]]

@@ -43,124 +43,19 @@ class Describer(NodeDescriber):
                 where="knapper.torch",
                 hint="leave the function that does this out with torch.compiler.disable",
             )
-        outputs: list[Output] = []
-        named: list[dict[str, Any]] = []
-        made: dict[tuple[str, int], int] = {}
-        argument_of = {
-            node: index
-            for index, node in enumerate(
-                n for n in self.module.graph.nodes if n.op == "placeholder"
-            )
-        }
-
-        def add(node: Node, mutates: int = -1, stride: Any = None) -> int:
-            key = (self.keys[node], mutates)
-            if key in made:
-                return made[key]
-            value = node.meta["val"]
-            refuse_device(value, f"result {node.name}")
-            claimed = stride or value.stride()
-            order, narrow = sizes.order_of(value.shape, claimed)
-            dense = order is not None
-            entry: dict[str, Any] = {
-                "name": f"result_{len(outputs)}",
-                "value": self.keys[node],
-            }
-            if order is None:
-                order, narrow = list(range(value.dim())), []
-            if order != sorted(order):
-                entry["order"] = order
-            if narrow:
-                entry["narrow"] = narrow
-            named.append(entry)
-            outputs.append(
-                Output(
-                    value.dtype, value.device, tuple(map(sizes.kept, value.shape)),
-                    tuple(map(sizes.kept, claimed)),
-                    order, narrow, dense, mutates,
-                )  # fmt: skip
-            )
-            made[key] = len(outputs) - 1
-            return made[key]
-
-        def counted_of(*numbers: Any) -> dict[str, tuple[int, int]]:
-            """The outputs, perhaps further ones, that tell numbers which data decides."""
-            found = {}
-            for symbol in set().union(*map(sizes.symbols, numbers)) - self.symbols.keys():
-                told = self.teller(symbol)
-                if told is not None:
-                    found[symbol] = (add(told[0]), told[1])
-            return found
-
+        given = output.args[0]
         if names is not None:
-            given = [e for e in output.args[0]]  # type: ignore[union-attr]
-            text = self.text(fallback, self.named(given, names))
+            text = self.text(fallback, self.named(list(given), names))  # type: ignore[arg-type]
             return Description(text, self.inputs, [], [], {}, self.overloads, self.by_torch, len(self.nodes), [])
+        results = Results(self, given, saved)
         for index, node in self.mutations.items():
-            add(node, index)
-        results: list[tuple[str, Any]] = []
-        strides: dict[int, tuple[int, ...]] = {}
-        for position, entry in enumerate(output.args[0]):  # type: ignore[union-attr,arg-type]
-            if not isinstance(entry, Node):
-                results.append(("value", entry))
-                continue
-            value = entry.meta.get("val")
-            if entry in self.tokens:
-                results.append(("value", None))
-            elif isinstance(value, torch.SymInt) and entry in argument_of:
-                results.append(("argument", argument_of[entry]))
-            elif isinstance(value, (torch.SymInt, int)) and not isinstance(value, bool):
-                if sizes.symbols(value) <= self.symbols.keys():
-                    results.append(("size", sizes.kept(value)))
-                    continue
-                try:
-                    number = Number(value, self.symbols, counted_of(value))
-                except sizes.Unknown:
-                    raise UserError(
-                        f"the number {value}, which data decides, is a result",
-                        where=line_of(entry) or "knapper.torch",
-                        hint="return it as a tensor",
-                    ) from None
-                results.append(("number", number))
-            elif entry in argument_of:
-                results.append(("argument", argument_of[entry]))
-            elif entry in self.mutations.values():
-                target = next(i for i, n in self.mutations.items() if n is entry)
-                results.append(("argument", target))
-            elif value is None and entry not in self.keys:
-                results.append(("value", None))
-            elif saved is None or position < saved:
-                found = self.base_of(entry, output.args[0], argument_of)  # type: ignore[union-attr]
-                if found is None:
-                    results.append(("output", add(entry)))
-                    continue
-                kind, base, place = found
-                place = add(base) if kind == "output" else place
-                start = base.meta["val"].storage_offset()
-                counted = counted_of(*value.shape, *value.stride(), value.storage_offset(), start)
-                try:
-                    made_of = View(
-                        value, (kind, place), start, self.symbols, counted=counted
-                    )
-                except sizes.Unknown:
-                    raise UserError(
-                        "a result that is a part of an argument or of another result, and "
-                        "begins or ends where data says, is not supported yet",
-                        where=line_of(entry) or "knapper.torch",
-                        hint="return a clone of it",
-                    ) from None
-                results.append(("view", made_of))
-            else:
-                dense = _dense_strides(value)
-                known = (self.keys[entry], -1) in made
-                results.append(("output", add(entry, stride=dense)))
-                if dense is not None and not known:
-                    strides[position] = dense
-        checks = [(add(node), name, is_matrix) for node, name, is_matrix in self.checks]
-        text = self.text(fallback, named)
+            results.add(node, index)
+        told = [results.result(position, entry) for position, entry in enumerate(given)]  # type: ignore[arg-type]
+        checks = [(results.add(node), name, is_matrix) for node, name, is_matrix in self.checks]
+        text = self.text(fallback, results.named)
         return Description(
-            text, self.inputs, outputs, results, self.symbols, self.overloads, self.by_torch,
-            len(self.nodes), checks, len(argument_of), self.begins, strides,
+            text, self.inputs, results.outputs, told, self.symbols, self.overloads, self.by_torch,
+            len(self.nodes), checks, len(results.argument_of), self.begins, results.strides,
         )  # fmt: skip
 
     def teller(self, symbol: str) -> tuple[Node, int] | None:
@@ -234,6 +129,119 @@ class Describer(NodeDescriber):
         if self.signed:
             told = sizes.with_signs(told, self.signed)
         return json.dumps(told, separators=(",", ":")).encode()
+
+
+class Results:
+    """The outputs of a described graph, and how each result of a call comes from
+    them. `saved`: as of `Describer.run`."""
+
+    def __init__(self, graph: Describer, given: Any, saved: int | None) -> None:
+        self.graph, self.given, self.saved = graph, given, saved
+        self.outputs: list[Output] = []
+        self.named: list[dict[str, Any]] = []
+        self.strides: dict[int, tuple[int, ...]] = {}
+        placeholders = (n for n in graph.module.graph.nodes if n.op == "placeholder")
+        self.argument_of = {node: index for index, node in enumerate(placeholders)}
+        self._made: dict[tuple[str, int], int] = {}
+
+    def add(self, node: Node, mutates: int = -1, stride: Any = None) -> int:
+        """The number of the output that has the node's value, and is written into
+        the argument `mutates`."""
+        key = (self.graph.keys[node], mutates)
+        if key in self._made:
+            return self._made[key]
+        value = node.meta["val"]
+        refuse_device(value, f"result {node.name}")
+        claimed = stride or value.stride()
+        order, narrow = sizes.order_of(value.shape, claimed)
+        dense = order is not None
+        entry: dict[str, Any] = {
+            "name": f"result_{len(self.outputs)}",
+            "value": self.graph.keys[node],
+        }
+        if order is None:
+            order, narrow = list(range(value.dim())), []
+        if order != sorted(order):
+            entry["order"] = order
+        if narrow:
+            entry["narrow"] = narrow
+        self.named.append(entry)
+        self.outputs.append(
+            Output(
+                value.dtype, value.device, tuple(map(sizes.kept, value.shape)),
+                tuple(map(sizes.kept, claimed)),
+                order, narrow, dense, mutates,
+            )  # fmt: skip
+        )
+        self._made[key] = len(self.outputs) - 1
+        return self._made[key]
+
+    def result(self, position: int, entry: Any) -> tuple[str, Any]:
+        """A row of `Description.results`."""
+        graph = self.graph
+        if not isinstance(entry, Node):
+            return "value", entry
+        value = entry.meta.get("val")
+        if entry in graph.tokens:
+            return "value", None
+        if isinstance(value, torch.SymInt) and entry in self.argument_of:
+            return "argument", self.argument_of[entry]
+        if isinstance(value, (torch.SymInt, int)) and not isinstance(value, bool):
+            return self._number(entry, value)
+        if entry in self.argument_of:
+            return "argument", self.argument_of[entry]
+        if entry in graph.mutations.values():
+            return "argument", next(i for i, n in graph.mutations.items() if n is entry)
+        if value is None and entry not in graph.keys:
+            return "value", None
+        if self.saved is None or position < self.saved:
+            return self._tensor(entry, value)
+        dense = _dense_strides(value)
+        if dense is not None and (graph.keys[entry], -1) not in self._made:
+            self.strides[position] = dense
+        return "output", self.add(entry, stride=dense)
+
+    def _number(self, entry: Node, value: Any) -> tuple[str, Any]:
+        symbols = self.graph.symbols
+        if sizes.symbols(value) <= symbols.keys():
+            return "size", sizes.kept(value)
+        try:
+            return "number", Number(value, symbols, self._counted(value))
+        except sizes.Unknown:
+            raise UserError(
+                f"the number {value}, which data decides, is a result",
+                where=line_of(entry) or "knapper.torch",
+                hint="return it as a tensor",
+            ) from None
+
+    def _tensor(self, entry: Node, value: torch.Tensor) -> tuple[str, Any]:
+        """An output, or a view of an argument or of another output."""
+        found = self.graph.base_of(entry, self.given, self.argument_of)
+        if found is None:
+            return "output", self.add(entry)
+        kind, base, place = found
+        place = self.add(base) if kind == "output" else place
+        start = base.meta["val"].storage_offset()
+        counted = self._counted(*value.shape, *value.stride(), value.storage_offset(), start)
+        try:
+            made_of = View(value, (kind, place), start, self.graph.symbols, counted=counted)
+        except sizes.Unknown:
+            raise UserError(
+                "a result that is a part of an argument or of another result, and "
+                "begins or ends where data says, is not supported yet",
+                where=line_of(entry) or "knapper.torch",
+                hint="return a clone of it",
+            ) from None
+        return "view", made_of
+
+    def _counted(self, *numbers: Any) -> dict[str, tuple[int, int]]:
+        """The outputs, perhaps further ones, that tell numbers which data decides."""
+        found = {}
+        for symbol in set().union(*map(sizes.symbols, numbers)) - self.graph.symbols.keys():
+            told = self.graph.teller(symbol)
+            if told is not None:
+                found[symbol] = (self.add(told[0]), told[1])
+        return found
 
 
 def _dense_strides(value: torch.Tensor) -> tuple[int, ...] | None:

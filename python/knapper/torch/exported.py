@@ -19,6 +19,7 @@ from torch.export.graph_signature import (
 )
 
 from knapper.errors import UserError, WrongValue
+from knapper.from_torch import in_evaluation
 from knapper.module import Module
 from knapper.request import Compiler
 from knapper.torch import decompositions, formulas, planes
@@ -145,21 +146,17 @@ def _program(
                 hint="leave them out",
             )
         return model
-    modes = {part: part.training for part in model.modules()}
     try:
-        model.eval()
-        return torch.export.export(
-            model, args, dict(kwargs or {}), dynamic_shapes=_dims(dynamic_shapes)
-        )
+        with in_evaluation(model):
+            return torch.export.export(
+                model, args, dict(kwargs or {}), dynamic_shapes=_dims(dynamic_shapes)
+            )
     except Exception as error:
         raise WrongValue(
             f"model: torch cannot export {type(model).__name__}: {_reason(error)}",
             where="model",
             hint="torch.export.draft_export(model, args) says more",
         ) from error
-    finally:
-        for part, training in modes.items():
-            part.training = training
 
 
 def _reason(error: BaseException) -> str:

@@ -79,7 +79,7 @@ func.func @column_sum(%x: tensor<64x262144xf32>) -> tensor<262144xf32> {
   return %0 : tensor<262144xf32>
 }
 
-// A block is turned in shared memory; both ways whole accesses.
+// A block is transposed in shared memory; both ways whole accesses.
 // CHECK-LABEL: .entry kernel7_0(
 // CHECK: ld.global.nc.v4.b32
 // CHECK: st.shared.v4.b32

@@ -246,7 +246,7 @@ func.func @deep_odd(%x: tensor<49x3649xbf16>, %w: tensor<2876x3649xbf16>) -> ten
 }
 
 // A number of rows a little above a multiple of 64: rows of blocks are columns of the result, and the result's rows
-// go in steps of 8. Matrices are turned on their way to shared memory.
+// go in steps of 8. Matrices are transposed on their way to shared memory.
 // TILE-LABEL: @kernel14_0(
 // TILE: tile.matmul A(%arg1{{.*}} B(%arg0{{.*}} size %c8352, %c134, %c3192 {{.*}}swap_ab = 1 {{.*}}tile_n = 144
 // CHECK-LABEL: .entry kernel14_0(

@@ -1,7 +1,6 @@
 // The recipes of NVIDIA GPUs: each emits one kernel of a `tile.matmul` or a
-// `tile.attention` into the function that `lowering` is
-// at. They fail with an error at the op where its configuration is not one of
-// theirs.
+// `tile.attention` into the function that `lowering` is at. A recipe fails with
+// an error at the op if it does not serve the op's configuration.
 #pragma once
 
 #include "codegen/lower/gpu/GpuLowering.h"

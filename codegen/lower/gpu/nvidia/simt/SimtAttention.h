@@ -4,8 +4,8 @@
 #pragma once
 
 #include "codegen/lower/gpu/nvidia/common/KernelRecipe.h"
+#include "codegen/lower/gpu/nvidia/common/PtxAsm.h"
 #include "codegen/lower/gpu/nvidia/common/Recipes.h"
-#include "codegen/lower/gpu/nvidia/sm90/PtxAsm.h"
 #include "ir/config/AttentionGpuConfig.h"
 
 namespace knapper::lower {

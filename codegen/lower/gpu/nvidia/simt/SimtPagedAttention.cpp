@@ -1,7 +1,7 @@
 // Attention over blocks by FMAs of f32, of any element type and any heads: a
 // warp a token and query head. Lanes share out a head's elements; a few keys at
 // a time, so that their sums meet together.
-#include "codegen/lower/gpu/nvidia/sm80/PagedAttentionLowering.h"
+#include "codegen/lower/gpu/nvidia/common/PagedAttentionLowering.h"
 
 using namespace mlir;
 

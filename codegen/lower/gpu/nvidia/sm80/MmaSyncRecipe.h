@@ -4,7 +4,7 @@
 #pragma once
 
 #include "codegen/lower/gpu/nvidia/common/KernelRecipe.h"
-#include "codegen/lower/gpu/nvidia/sm90/Pipeline.h"
+#include "codegen/lower/gpu/nvidia/common/Pipeline.h"
 #include "ir/config/MatmulGpuConfig.h"
 
 namespace knapper::lower {

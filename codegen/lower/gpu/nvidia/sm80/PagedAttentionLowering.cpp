@@ -12,7 +12,7 @@
 //
 // Thread t has of 16 rows by 8 columns in sum i row t/4 + 8*(i/2), column
 // 2*(t%4) + i%2. Two such tiles of weights are a left operand of values.
-#include "codegen/lower/gpu/nvidia/sm80/PagedAttentionLowering.h"
+#include "codegen/lower/gpu/nvidia/common/PagedAttentionLowering.h"
 
 #include "runtime/base/KernelAbi.h"
 

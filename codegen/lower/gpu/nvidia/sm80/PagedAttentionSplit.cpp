@@ -1,7 +1,7 @@
 // One token a CTA of an attention over blocks: warps, and the CTAs of a
 // cluster, share out its keys (flash decoding); their results meet in shared
 // memory.
-#include "codegen/lower/gpu/nvidia/sm80/PagedAttentionLowering.h"
+#include "codegen/lower/gpu/nvidia/common/PagedAttentionLowering.h"
 
 namespace knapper::lower {
 

@@ -1,24 +1,27 @@
-// Attention on Hopper: a warpgroup whose one thread copies boxes of queries,
-// keys and values into shared memory, and warpgroups that each have 64 rows of
-// queries and walk all keys with the scores and the result in registers.
+// Flash attention on Hopper. One thread of the producer warpgroup copies boxes
+// of queries, keys and values by TMA into shared memory. Each consumer
+// warpgroup has 64 rows of queries and walks all keys, with the scores and the
+// result in registers.
 //
 //   shared memory: [full, empty barriers of the ring | of the queries | pad]
 //                  [block of queries, later of the result] x 2
 //                  [block of keys or values] x stages
 //
-// Blocks lie as chunks of 64 elements: 128 bytes a row, in the copies' 128-byte
+// Blocks lie as chunks of 64 elements: 128 bytes a row, in TMA's 128-byte
 // swizzle. One ring has keys and values in the order of their use: K0 K1 V0 K2
-// V1 .. (the first is the last block of keys: walked backwards, so that what is
-// cut by the end or the diagonal comes first, in a loop of its own).
+// V1 .. Blocks of keys are walked backwards: K0 is the last one. The blocks
+// that the end or the diagonal cuts thus come first, in a loop of their own.
 //
-// Per block n: start S = Q K(n), then O += P V(n + 1), whose P is that of the
-// block before; when S is done (O is still under way) the softmax of S; when O
-// is done P takes the new weights and O is scaled to the new maximum. So the
-// exponentials hide under the matmuls. Weights are 2^(c S - c m), c the scale
-// times log2 e and m the row's largest S so far.
+// For each block n of keys:
+//   start S = Q K(n), then O += P V(n + 1), whose P is of the block before
+//   when S is done (O is still under way): the online softmax of S
+//   when O is done: P takes the new weights, O is scaled to the new maximum
+// So the exponentials hide under the matmuls. Weights are 2^(c S - c m), c the
+// scale times log2 e and m the row's largest S so far.
 //
-// Queries have two buffers: the next block's come while this one is computed,
-// and a result leaves from its own queries' rows while the next is computed.
+// Queries have two buffers. The next block of queries is copied while this one
+// is computed, and a result is stored from the rows of its own queries while
+// the next one is computed.
 //
 // Thread t of a warpgroup (warp w, lane l) has of its 64 rows in sum i
 //   row 16w + l/4 + 8*((i/2)%2), column 8*(i/4) + 2*(l%4) + i%2

@@ -2,8 +2,8 @@
 // threads takes them. All values are i32.
 #pragma once
 
+#include "codegen/lower/gpu/nvidia/common/Pipeline.h"
 #include "codegen/lower/gpu/nvidia/common/TileScheduler.h"
-#include "codegen/lower/gpu/nvidia/sm90/Pipeline.h"
 
 namespace knapper::lower {
 

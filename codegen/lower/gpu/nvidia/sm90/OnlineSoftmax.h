@@ -4,7 +4,7 @@
 #pragma once
 
 #include "codegen/lower/common/CarriedLoop.h"
-#include "codegen/lower/gpu/nvidia/sm90/Pipeline.h"
+#include "codegen/lower/gpu/nvidia/common/Pipeline.h"
 #include "ir/config/AttentionGpuConfig.h"
 #include "ir/config/DeviceLimits.h"
 #include "ir/tile/TileDialect.h"

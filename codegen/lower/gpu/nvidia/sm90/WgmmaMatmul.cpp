@@ -1,27 +1,28 @@
-// Matmuls on Hopper: a warpgroup whose one thread copies boxes of A and
-// B into a ring of stages in shared memory, and warpgroups that multiply them.
+// Matmuls on Hopper. One thread of the producer warpgroup copies boxes of A and
+// B by TMA into the pipeline, a ring of stages in shared memory; the consumer
+// warpgroups multiply the full stages by wgmma.
 //
 //   shared memory: [full barriers | empty barriers | pad to 1024]
 //                  [stage: block of A, block of B] x stages
 //                  [two chunks of 64 rows of the result] x consumers
 //
-// A stage is 64 deep: 128 bytes a row, in the copies' 128-byte swizzle. A side
-// whose rows (columns) are contiguous lies as boxes of 64 of them by 64 deep.
+// A stage is 64 deep: 128 bytes a row, in TMA's 128-byte swizzle. A side whose
+// rows (columns) are contiguous lies as boxes of 64 of them by 64 deep.
 //
 // With `stagingWarpgroups`, warpgroups of that number take the place of the
-// copying one: operands that lie where no box does (strides of an odd number of
-// elements) are read by 16-byte accesses around them, shifted, and written to
-// shared memory as the copies would.
+// producer. They serve operands that TMA cannot copy (strides of an odd number
+// of elements): they read them by 16-byte accesses around the elements, shift
+// them, and write them to shared memory as TMA would.
 //
-// The input of a convolution is gathered by the copying warpgroup, the filter
-// copied (ImplicitGemmLoad.cpp).
+// Of a convolution the producer warpgroup gathers the input, and TMA copies the
+// filter (ImplicitGemmLoad.cpp).
 //
-// Consumers share a block by rows, or with `pingpong` have a block each and
-// take turns, so that the end of one's block is hidden under the other's
-// wgmmas. The order of blocks is in WgmmaPlace.cpp.
+// Consumers share a tile by rows. With `pingpong` each consumer has a tile of
+// its own, and they alternate: the epilogue of one is hidden under the wgmmas
+// of the other. The order of tiles is in WgmmaPlace.cpp.
 //
-// With `splitK`, the blocks of a cluster share one block's depth; each then
-// ends some of its columns (SplitK.cpp). How results leave is in StoreTile.cpp.
+// With `splitK`, the CTAs of a cluster share the depth of one tile; each then
+// ends some of its columns (SplitK.cpp). StoreTile.cpp stores the results.
 #include "codegen/lower/gpu/nvidia/common/Recipes.h"
 #include "codegen/lower/gpu/nvidia/sm90/WgmmaRecipe.h"
 

@@ -5,7 +5,7 @@
 #include "codegen/lower/common/CarriedLoop.h"
 #include "codegen/lower/gpu/GpuLowering.h"
 #include "codegen/lower/gpu/nvidia/common/GroupedTileScheduler.h"
-#include "codegen/lower/gpu/nvidia/sm90/Pipeline.h"
+#include "codegen/lower/gpu/nvidia/common/Pipeline.h"
 #include "ir/config/DeviceLimits.h"
 #include "ir/config/MatmulGpuConfig.h"
 #include "ir/tile/TileDialect.h"

@@ -3,7 +3,7 @@
 // when its empty barrier says so, the others take it when its full one does.
 #pragma once
 
-#include "codegen/lower/gpu/nvidia/sm90/PtxAsm.h"
+#include "codegen/lower/gpu/nvidia/common/PtxAsm.h"
 
 namespace knapper::lower {
 

@@ -3,8 +3,8 @@
 #pragma once
 
 #include "codegen/lower/gpu/GpuLowering.h"
+#include "codegen/lower/gpu/nvidia/common/PtxAsm.h"
 #include "codegen/lower/gpu/nvidia/common/TileScheduler.h"
-#include "codegen/lower/gpu/nvidia/sm90/PtxAsm.h"
 #include "ir/config/AttentionGpuConfig.h"
 #include "llvm/IR/IntrinsicsNVPTX.h"
 

@@ -1,4 +1,4 @@
-#include "codegen/lower/gpu/nvidia/sm90/PtxAsm.h"
+#include "codegen/lower/gpu/nvidia/common/PtxAsm.h"
 
 #include "llvm/IR/InlineAsm.h"
 #include "llvm/IR/IntrinsicsNVPTX.h"
