@@ -41,12 +41,14 @@ deadlineOf(ServerMetrics::Clock::time_point arrived,
 
 Generation::Generation(const Environment &environment,
                        std::shared_ptr<HttpExchange> exchange,
-                       GenerationRequest given)
+                       GenerationRequest given,
+                       ServerMetrics::Clock::time_point arrived)
     : environment(environment), exchange(std::move(exchange)),
       request(std::move(given)), id(makeId(request.chat)),
       created(std::chrono::duration_cast<std::chrono::seconds>(
                   std::chrono::system_clock::now().time_since_epoch())
-                  .count()) {
+                  .count()),
+      arrived(arrived) {
   ++environment.metrics.active;
   for (size_t prompt = 0; prompt < request.prompts.size(); ++prompt)
     for (int32_t i = 0; i < request.choices; ++i)

@@ -31,7 +31,8 @@ public:
   };
 
   Generation(const Environment &environment,
-             std::shared_ptr<HttpExchange> exchange, GenerationRequest request);
+             std::shared_ptr<HttpExchange> exchange, GenerationRequest request,
+             ServerMetrics::Clock::time_point arrived);
 
   /// Submits all sequences, once their grammar is there; answers with an error
   /// where one is refused.
@@ -114,7 +115,7 @@ private:
   const GenerationRequest request;
   const std::string id;
   const int64_t created; ///< seconds since 1970
-  const ServerMetrics::Clock::time_point arrived = ServerMetrics::Clock::now();
+  const ServerMetrics::Clock::time_point arrived;
   ServerMetrics::Clock::time_point firstToken{};
   std::string chunkHead, chunkEnd; ///< of each event of the stream
   std::string line;                ///< the event that is being written
