@@ -189,7 +189,8 @@ void LlmEngine::readPrompt(Sequence &sequence, int32_t first, int32_t count,
     int32_t token = sequence.tokens[p + 1];
     auto row =
         logits.subspan(static_cast<size_t>(p - first) * vocabulary, vocabulary);
-    sequence.promptLogprobs.push_back({token, logSoftmaxAt(row, token)});
+    sequence.promptLogprobs.push_back(
+        describeToken(row, token, sequence.request.topLogprobs));
   }
 }
 

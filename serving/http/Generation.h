@@ -48,7 +48,7 @@ private:
     float logprob = 0;
     bool hasLogprob = true; ///< a prompt's first token has none
     std::vector<std::pair<std::string, float>> top;
-    size_t offset = 0; ///< in the choice's text
+    size_t offset = 0; ///< in the choice's text, in characters
   };
   /// A tool's call: what of it was not sent yet, if it is a stream.
   struct ToolCall {
@@ -70,12 +70,13 @@ private:
     std::string reasoning;
     std::vector<ToolCall> calls;
     size_t sentCalls = 0;             ///< calls that the stream is done with
-    size_t length = 0;                ///< of all text so far, in bytes
+    size_t length = 0; ///< of all text so far, in characters
     std::vector<TokenRecord> records; ///< not sent yet
     int64_t tokens = 0;
     int32_t cached = 0;
     FinishReason finish = FinishReason::none;
-    bool reported = false; ///< its finish reason was sent
+    bool reported = false;  ///< its finish reason was sent
+    bool hasPrompt = false; ///< `records` begins with the prompt's, if wanted
     ServerMetrics::Clock::time_point latest{};
   };
 
@@ -84,6 +85,9 @@ private:
   void drain();
   void take(Choice &choice, Event event);
   void takeToken(Choice &choice, const Token &token);
+  bool wantsPromptLogprobs() const {
+    return request.echo && request.topLogprobs >= 0;
+  }
   void takePrompt(Choice &choice, const Event &event);
   /// Text of the model, where stop strings are out.
   void takeText(Choice &choice, const std::string &text);
