@@ -236,3 +236,11 @@ def test_drawn_tokens_are_the_references(model):
         counts = list(pool.map(lambda number: check_case(server, reference, number), range(CASES)))
     answers, near = np.sum(counts, axis=0)
     assert near < 0.35 * answers, (near, answers)
+
+
+@pytest.mark.parametrize("most, text, reason", [(1, "丝", "length"), (2, "丝乌", "stop"), (3, "丝乌", "stop")])
+def test_a_text_that_is_complete_at_the_limit_has_stopped(model, most, text, reason):
+    """Also where its last tokens are the only ones that may follow, and nobody draws them."""
+    body = {"prompt": "乕也与", "max_tokens": most, "guided_choice": ["丝乌"] if most > 1 else ["丝乌", "丝乏"]}
+    choice = post(model[0], "/v1/completions", body)[1]["choices"][0]
+    assert (choice["text"], choice["finish_reason"]) == (text, reason)
