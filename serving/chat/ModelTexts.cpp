@@ -168,10 +168,13 @@ Expected<RenderedChat> ModelTexts::render(const Json &variables) const {
   return (tools && toolChat ? toolChat : chat)->render(variables, names);
 }
 
-Expected<ChatPrompt> ModelTexts::encodeChat(const Json &variables) const {
+Expected<ChatPrompt>
+ModelTexts::encodeChat(const Json &variables,
+                       const std::function<bool()> &stopped) const {
   ASSIGN_OR_RETURN(RenderedChat rendered, render(variables));
   EncodeOptions options;
   options.addSpecialTokens = false; // the template has them
+  options.stopped = stopped;
   options.literal = std::move(rendered.literal);
   ChatPrompt prompt;
   ASSIGN_OR_RETURN(prompt.tokens, texts->encode(rendered.text, options));

@@ -25,9 +25,11 @@ public:
   const Tokenizer &tokenizer() const { return *texts; }
   bool hasTemplate() const { return chat.has_value(); }
   /// The tokens of a rendered conversation. `variables` as ChatTemplate takes
-  /// them. UserError also where the folder has no template.
+  /// them, `stopped` as Tokenizer::encode. UserError also where the folder has
+  /// no template.
   Expected<ChatPrompt>
-  encodeChat(const nlohmann::ordered_json &variables) const;
+  encodeChat(const nlohmann::ordered_json &variables,
+             const std::function<bool()> &stopped = {}) const;
   /// The rendered conversation.
   Expected<RenderedChat> render(const nlohmann::ordered_json &variables) const;
   /// What the chat template says of its answers; null: nothing that is known.

@@ -24,7 +24,7 @@ struct Request {
   bool ignoreEos = false;
   int32_t topLogprobs =
       -1; ///< -1: none; 0..20: of the token and so many others
-  bool promptLogprobs = false;
+  bool promptLogprobs = false; ///< with as many others
   int32_t priority = 0; ///< smaller runs first
   /// What the answer follows; null: anything. The answer ends where nothing may
   /// follow, and fails where that is no end.
@@ -46,7 +46,9 @@ struct Event {
   /// Of FinishReason::error, and of no other: events are moved a token.
   std::optional<Error> error;
   int32_t cachedTokens = 0; ///< of the prompt, found in the prefix cache
-  std::vector<TokenLogprob> prompt; ///< of promptLogprobs, with the first event
+  /// Of promptLogprobs, with the first event: all tokens but the first one,
+  /// which follows nothing.
+  std::vector<Token> prompt;
 };
 
 /// Called on a thread of the engine, in the order of the events, never two at

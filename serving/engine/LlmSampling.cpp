@@ -189,7 +189,8 @@ void LlmEngine::readPrompt(Sequence &sequence, int32_t first, int32_t count,
     int32_t token = sequence.tokens[p + 1];
     auto row =
         logits.subspan(static_cast<size_t>(p - first) * vocabulary, vocabulary);
-    sequence.promptLogprobs.push_back({token, logSoftmaxAt(row, token)});
+    sequence.promptLogprobs.push_back(
+        describeToken(row, token, sequence.request.topLogprobs));
   }
 }
 
@@ -321,13 +322,16 @@ bool LlmEngine::jump(Sequence &sequence, int64_t row,
     return false;
   }
   mayPublish(sequence);
-  for (int32_t token : outcome.forced) {
+  for (const int32_t &token : outcome.forced) {
     if (!commit(sequence, {token, 0, {}}))
       return false;
     ++counters.forcedTokens;
     if (sequence.answer() >= sequence.request.maxTokens ||
         sequence.length() >= settings.limits.contextLength) {
-      finish(sequence, FinishReason::length);
+      // A text that is complete here has stopped by itself.
+      bool isLast = &token == &outcome.forced.back();
+      if (!isLast || !endsHere(sequence, outcome.next))
+        finish(sequence, FinishReason::length);
       return false;
     }
   }

@@ -42,7 +42,7 @@ struct Sequence {
   TokenCounts counts;
   std::shared_ptr<const EventSink> sink; ///< shared with events under way
   int32_t cachedTokens = 0;              ///< of the first admission
-  std::vector<TokenLogprob> promptLogprobs;
+  std::vector<Token> promptLogprobs;
 
   std::optional<GrammarFollower> grammar;
 

@@ -1,8 +1,6 @@
 #include "serving/http/ApiService.h"
 
 #include "runtime/base/Json.h"
-#include "serving/engine/Embedder.h"
-#include "serving/http/Embeddings.h"
 #include "serving/http/OpenApi.h"
 #include "serving/web/ChatPage.h"
 
@@ -11,14 +9,15 @@
 
 namespace knapper::serving {
 
-using Json = FieldReader::Json;
-
 ApiService::ApiService(Engine &engine, const ModelTexts &texts,
                        ApiServiceOptions given)
     : engine(engine), texts(texts), options(std::move(given)),
       created(std::chrono::duration_cast<std::chrono::seconds>(
                   std::chrono::system_clock::now().time_since_epoch())
-                  .count()) {}
+                  .count()) {
+  if (options.textThreads > 0)
+    longWork.emplace(LongWork::Limits{.threads = options.textThreads});
+}
 
 const std::vector<ApiService::Route> &ApiService::routes() {
   static const std::vector<Route> rows = {
@@ -175,34 +174,6 @@ void ApiService::handle(const Exchange &exchange) {
   refuse(exchange, error);
 }
 
-void ApiService::generate(const Exchange &exchange,
-                          std::optional<GenerationRequest> request,
-                          const ApiError &error) {
-  if (!request) {
-    refuse(exchange, error);
-    return;
-  }
-  if (draining) {
-    refuse(exchange, ApiError::from(
-                         userError("the server is shutting down", "draining")));
-    return;
-  }
-  auto generation = std::make_shared<Generation>(
-      Generation::Environment{engine, texts, metrics, options.model,
-                              options.log, options.grammars.get(),
-                              options.requestSeconds},
-      exchange, std::move(*request));
-  {
-    std::lock_guard lock(mutex);
-    if (generations.size() >= cleanAt) {
-      std::erase_if(generations, [](auto &weak) { return weak.expired(); });
-      cleanAt = 2 * generations.size() + 64;
-    }
-    generations.push_back(generation);
-  }
-  generation->start();
-}
-
 bool ApiService::makes(const Exchange &exchange, bool vectors) {
   if ((engine.embedder() != nullptr) == vectors)
     return true;
@@ -216,62 +187,6 @@ bool ApiService::makes(const Exchange &exchange, bool vectors) {
                                 "text";
   refuse(exchange, error);
   return false;
-}
-
-void ApiService::embeddings(const Exchange &exchange) {
-  if (!makes(exchange, true))
-    return;
-  ApiError error;
-  auto request = readEmbeddingRequest(exchange->request().body, context(),
-                                      engine.embedder()->width(), error);
-  if (!request) {
-    refuse(exchange, error);
-    return;
-  }
-  ++metrics.active;
-  auto asked = std::make_shared<EmbeddingRequest>(std::move(*request));
-  auto gone = std::make_shared<std::atomic<bool>>(false);
-  exchange->onClosed = [this, gone] {
-    *gone = true;
-    ++metrics.clientsGone;
-  };
-  Status taken = engine.embedder()->embed(
-      asked->texts,
-      [this, exchange, asked](Expected<std::vector<float>> made) {
-        // The answer's text is made where texts are made.
-        auto vectors =
-            std::make_shared<Expected<std::vector<float>>>(std::move(made));
-        exchange->post([this, exchange, asked, vectors] {
-          --metrics.active;
-          if (*vectors)
-            send(exchange, 200,
-                 embeddingAnswer(*asked, **vectors, options.model));
-          else
-            refuse(exchange, ApiError::from(vectors->error(), "input"));
-        });
-      },
-      gone);
-  if (!taken) {
-    --metrics.active;
-    refuse(exchange, ApiError::from(taken.error(), "input"));
-  }
-}
-
-void ApiService::chatCompletions(const Exchange &exchange) {
-  if (!makes(exchange, false))
-    return;
-  ApiError error;
-  auto request = readChatRequest(exchange->request().body, context(), error);
-  generate(exchange, std::move(request), error);
-}
-
-void ApiService::completions(const Exchange &exchange) {
-  if (!makes(exchange, false))
-    return;
-  ApiError error;
-  auto request =
-      readCompletionRequest(exchange->request().body, context(), error);
-  generate(exchange, std::move(request), error);
 }
 
 void ApiService::models(const Exchange &exchange) {
@@ -292,92 +207,6 @@ void ApiService::models(const Exchange &exchange) {
   if (!alone)
     writer.endArray().endObject();
   send(exchange, 200, writer.take());
-}
-
-void ApiService::tokenize(const Exchange &exchange) {
-  ApiError error;
-  std::optional<Json> json = parseBody(exchange->request().body, error);
-  if (!json) {
-    refuse(exchange, error);
-    return;
-  }
-  FieldReader fields(*json);
-  fields.checkNames({{"model", {}},
-                     {"prompt", {}},
-                     {"messages", {}},
-                     {"add_special_tokens", {}},
-                     {"add_generation_prompt", {}},
-                     {"chat_template_kwargs", {}},
-                     {"return_token_strs", {}}});
-  checkModel(fields, options.model);
-  std::vector<int32_t> ids;
-  auto keep = [&](Expected<std::vector<int32_t>> made, const char *name) {
-    if (made)
-      ids = std::move(*made);
-    else
-      fields.fail(ApiError::from(made.error(), name));
-  };
-  EncodeOptions encode;
-  encode.addSpecialTokens = fields.flag("add_special_tokens", true);
-  if (std::optional<std::string> prompt = fields.text("prompt"))
-    keep(texts.tokenizer().encode(*prompt, encode), "prompt");
-  else if (!fields.find("messages"))
-    fields.fail("prompt", "or 'messages' must be there");
-  else if (auto variables = chatVariables(fields)) {
-    auto chat = texts.encodeChat(*variables);
-    if (chat)
-      ids = std::move(chat->tokens);
-    else
-      fields.fail(ApiError::from(chat.error(), "messages"));
-  }
-  bool strings = fields.flag("return_token_strs", false);
-  if (fields.failure()) {
-    refuse(exchange, *fields.failure());
-    return;
-  }
-  JsonWriter writer;
-  writer.beginObject()
-      .field("count", static_cast<uint64_t>(ids.size()))
-      .field("max_model_len", engine.limits().contextLength);
-  writer.key("tokens").beginArray();
-  for (int32_t id : ids)
-    writer.value(id);
-  writer.endArray();
-  if (strings) {
-    writer.key("token_strs").beginArray();
-    for (int32_t id : ids)
-      writer.value(texts.tokenizer().tokenText(id));
-    writer.endArray();
-  }
-  send(exchange, 200, writer.endObject().take());
-}
-
-void ApiService::detokenize(const Exchange &exchange) {
-  ApiError error;
-  std::optional<Json> json = parseBody(exchange->request().body, error);
-  if (!json) {
-    refuse(exchange, error);
-    return;
-  }
-  FieldReader fields(*json);
-  fields.checkNames(
-      {{"model", {}}, {"tokens", {}}, {"skip_special_tokens", {}}});
-  checkModel(fields, options.model);
-  std::vector<int32_t> ids = fields.tokens("tokens");
-  if (!fields.find("tokens"))
-    fields.fail("tokens", "is missing");
-  for (int32_t id : ids)
-    if (id >= std::max(texts.tokenizer().size(), engine.limits().vocabulary))
-      fields.fail("tokens", "holds " + std::to_string(id) +
-                                ", which is not in the vocabulary");
-  bool skip = fields.flag("skip_special_tokens", false);
-  if (fields.failure()) {
-    refuse(exchange, *fields.failure());
-    return;
-  }
-  JsonWriter writer;
-  writer.beginObject().field("prompt", texts.tokenizer().decode(ids, skip));
-  send(exchange, 200, writer.endObject().take());
 }
 
 void ApiService::live(const Exchange &exchange) {
@@ -450,6 +279,9 @@ void ApiService::drain() {
 }
 
 void ApiService::abortAll() {
+  ending = true;
+  if (longWork)
+    longWork->stop();
   std::vector<std::shared_ptr<Generation>> all;
   {
     std::lock_guard lock(mutex);

@@ -2,7 +2,9 @@
 #pragma once
 
 #include "serving/grammar/GrammarCompiler.h"
+#include "serving/http/Embeddings.h"
 #include "serving/http/Generation.h"
+#include "serving/http/LongWork.h"
 
 namespace knapper::serving {
 
@@ -21,6 +23,8 @@ struct ApiServiceOptions {
   std::function<void(const std::string &)> log; ///< a line a request
   /// For answers that are constrained; null: they are refused.
   std::shared_ptr<GrammarCompiler> grammars;
+  /// For long texts; 0: they become tokens where `handle` is called.
+  int textThreads = 0;
 };
 
 /// Thread-safe. The engine and the texts must live longer than the exchanges.
@@ -32,7 +36,8 @@ public:
   void handle(const std::shared_ptr<HttpExchange> &exchange);
   /// Not ready from now on, new generations are refused.
   void drain();
-  /// Ends what still runs, with an error that says so.
+  /// Ends what still runs, with an error that says so. Long texts are given up;
+  /// nothing is prepared any more on threads of the service's own.
   void abortAll();
   int64_t active() const { return metrics.active; }
   /// For /metrics.
@@ -65,24 +70,49 @@ private:
   bool hostAllowed(const HttpRequest &request) const;
   void send(const Exchange &exchange, int status, std::string json);
   void refuse(const Exchange &exchange, const ApiError &error);
-  void generate(const Exchange &exchange,
-                std::optional<GenerationRequest> request,
-                const ApiError &error);
+  /// What is left of an answer, for the exchange's thread.
+  using Rest = std::function<void()>;
+  using Stopped = std::function<bool()>;
+  /// Makes the rest of an answer from a text of so many bytes, and runs it:
+  /// both here, or where the text is long, on a thread that holds up nobody.
+  void prepare(const Exchange &exchange, size_t bytes,
+               std::function<Rest(const Stopped &stopped)> make);
+  using Read = std::optional<GenerationRequest> (*)(const std::string &,
+                                                    const RequestContext &,
+                                                    ApiError &);
+  /// Reads a request for text and starts it.
+  void generate(const Exchange &exchange, Read read);
+  void start(const Exchange &exchange, GenerationRequest request,
+             ServerMetrics::Clock::time_point arrived);
   /// Refuses what the model does not make: text, or vectors.
   bool makes(const Exchange &exchange, bool vectors);
-  RequestContext context() const {
-    return {texts, engine.limits(), options.model, options.grammars != nullptr};
+  RequestContext context(const Stopped &stopped) const {
+    return {texts, engine.limits(), options.model, options.grammars != nullptr,
+            stopped};
   }
+  Rest tokenized(const Exchange &exchange, const Stopped &stopped);
+  Rest detokenized(const Exchange &exchange);
+  Rest refusal(const Exchange &exchange, ApiError error) {
+    return [this, exchange, error = std::move(error)] {
+      refuse(exchange, error);
+    };
+  }
+  Rest answer(const Exchange &exchange, std::string json) {
+    auto text = std::make_shared<std::string>(std::move(json));
+    return [this, exchange, text] { send(exchange, 200, std::move(*text)); };
+  }
+  void embed(const Exchange &exchange, EmbeddingRequest request);
 
   Engine &engine;
   const ModelTexts &texts;
   const ApiServiceOptions options;
   ServerMetrics metrics;
   const int64_t created;
-  std::atomic<bool> draining{false};
+  std::atomic<bool> draining{false}, ending{false};
   std::mutex mutex;
   std::vector<std::weak_ptr<Generation>> generations; ///< under `mutex`
   size_t cleanAt = 64;                                ///< under `mutex`
+  std::optional<LongWork> longWork; ///< the last member: it uses the others
 };
 
 } // namespace knapper::serving

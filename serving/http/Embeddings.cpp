@@ -29,6 +29,7 @@ void readInput(FieldReader &fields, const RequestContext &context,
                       "list of such lists";
   const Json *input = fields.find("input");
   EncodeOptions options;
+  options.stopped = context.stopped;
   options.addSpecialTokens = fields.flag("add_special_tokens", true);
   // A text is a user's: what it spells are no control tokens.
   options.parseSpecialTokens = false;

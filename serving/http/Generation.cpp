@@ -25,6 +25,13 @@ double secondsSince(ServerMetrics::Clock::time_point start) {
       .count();
 }
 
+/// Of UTF-8, as OpenAI counts them.
+size_t characters(std::string_view text) {
+  return static_cast<size_t>(
+      std::count_if(text.begin(), text.end(),
+                    [](char byte) { return (byte & 0xc0) != 0x80; }));
+}
+
 /// Of a request: what it asks for, or what the server allows.
 ServerMetrics::Clock::time_point
 deadlineOf(ServerMetrics::Clock::time_point arrived,
@@ -41,12 +48,14 @@ deadlineOf(ServerMetrics::Clock::time_point arrived,
 
 Generation::Generation(const Environment &environment,
                        std::shared_ptr<HttpExchange> exchange,
-                       GenerationRequest given)
+                       GenerationRequest given,
+                       ServerMetrics::Clock::time_point arrived)
     : environment(environment), exchange(std::move(exchange)),
       request(std::move(given)), id(makeId(request.chat)),
       created(std::chrono::duration_cast<std::chrono::seconds>(
                   std::chrono::system_clock::now().time_since_epoch())
-                  .count()) {
+                  .count()),
+      arrived(arrived) {
   ++environment.metrics.active;
   for (size_t prompt = 0; prompt < request.prompts.size(); ++prompt)
     for (int32_t i = 0; i < request.choices; ++i)
@@ -101,7 +110,7 @@ void Generation::submit(std::shared_ptr<const TokenGrammar> grammar) {
     sequence.stopTokens = request.stopTokens;
     sequence.ignoreEos = request.ignoreEos;
     sequence.topLogprobs = request.topLogprobs;
-    sequence.promptLogprobs = request.echo && request.topLogprobs >= 0;
+    sequence.promptLogprobs = wantsPromptLogprobs();
     sequence.priority = request.priority;
     sequence.speculate = request.speculate;
     sequence.deadline = deadline;
@@ -118,7 +127,7 @@ void Generation::submit(std::shared_ptr<const TokenGrammar> grammar) {
     if (request.echo) {
       choice.text = environment.texts.tokenizer().decode(
           request.prompts[choice.prompt], request.skipSpecialTokens);
-      choice.length = choice.text.size();
+      choice.length = characters(choice.text);
     }
   }
 }
@@ -173,7 +182,7 @@ void Generation::take(Choice &choice, Event event) {
   if (choice.finish != FinishReason::none)
     return;
   choice.cached = std::max(choice.cached, event.cachedTokens);
-  if (!event.prompt.empty())
+  if (wantsPromptLogprobs() && !std::exchange(choice.hasPrompt, true))
     takePrompt(choice, event);
   auto now = ServerMetrics::Clock::now();
   if (!event.tokens.empty()) {
@@ -235,7 +244,7 @@ void Generation::takeToken(Choice &choice, const Token &token) {
     if (std::find(marks.begin(), marks.end(), token.id) != marks.end())
       text += environment.texts.tokenizer().tokenText(token.id);
   }
-  choice.length += text.size();
+  choice.length += characters(text);
   if (choice.stops.any())
     text = choice.stops.push(text);
   takeText(choice, text);
@@ -290,14 +299,18 @@ std::string Generation::callId() const {
 }
 
 void Generation::takePrompt(Choice &choice, const Event &event) {
+  const std::vector<int32_t> &prompt = request.prompts[choice.prompt];
+  Detokenizer shown(environment.texts.tokenizer(), request.skipSpecialTokens);
   size_t offset = 0;
-  for (size_t i = 0; i < event.prompt.size(); ++i) {
-    TokenRecord record =
-        recordOf(event.prompt[i].token, event.prompt[i].logprob, {}, offset);
-    record.hasLogprob = i > 0;
-    offset += record.bytes.size();
-    choice.records.push_back(std::move(record));
-  }
+  auto take = [&](const Token &token) {
+    choice.records.push_back(
+        recordOf(token.id, token.logprob, token.top, offset));
+    offset += characters(shown.push(token.id));
+  };
+  take({prompt.front(), 0, {}});
+  choice.records.back().hasLogprob = false; // it follows nothing
+  for (const Token &token : event.prompt)
+    take(token);
 }
 
 std::string Generation::bytesOf(int32_t token) const {

@@ -31,7 +31,8 @@ public:
   };
 
   Generation(const Environment &environment,
-             std::shared_ptr<HttpExchange> exchange, GenerationRequest request);
+             std::shared_ptr<HttpExchange> exchange, GenerationRequest request,
+             ServerMetrics::Clock::time_point arrived);
 
   /// Submits all sequences, once their grammar is there; answers with an error
   /// where one is refused.
@@ -47,7 +48,7 @@ private:
     float logprob = 0;
     bool hasLogprob = true; ///< a prompt's first token has none
     std::vector<std::pair<std::string, float>> top;
-    size_t offset = 0; ///< in the choice's text
+    size_t offset = 0; ///< in the choice's text, in characters
   };
   /// A tool's call: what of it was not sent yet, if it is a stream.
   struct ToolCall {
@@ -69,12 +70,13 @@ private:
     std::string reasoning;
     std::vector<ToolCall> calls;
     size_t sentCalls = 0;             ///< calls that the stream is done with
-    size_t length = 0;                ///< of all text so far, in bytes
+    size_t length = 0; ///< of all text so far, in characters
     std::vector<TokenRecord> records; ///< not sent yet
     int64_t tokens = 0;
     int32_t cached = 0;
     FinishReason finish = FinishReason::none;
-    bool reported = false; ///< its finish reason was sent
+    bool reported = false;  ///< its finish reason was sent
+    bool hasPrompt = false; ///< `records` begins with the prompt's, if wanted
     ServerMetrics::Clock::time_point latest{};
   };
 
@@ -83,6 +85,9 @@ private:
   void drain();
   void take(Choice &choice, Event event);
   void takeToken(Choice &choice, const Token &token);
+  bool wantsPromptLogprobs() const {
+    return request.echo && request.topLogprobs >= 0;
+  }
   void takePrompt(Choice &choice, const Event &event);
   /// Text of the model, where stop strings are out.
   void takeText(Choice &choice, const std::string &text);
@@ -114,7 +119,7 @@ private:
   const GenerationRequest request;
   const std::string id;
   const int64_t created; ///< seconds since 1970
-  const ServerMetrics::Clock::time_point arrived = ServerMetrics::Clock::now();
+  const ServerMetrics::Clock::time_point arrived;
   ServerMetrics::Clock::time_point firstToken{};
   std::string chunkHead, chunkEnd; ///< of each event of the stream
   std::string line;                ///< the event that is being written

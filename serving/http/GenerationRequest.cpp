@@ -469,7 +469,7 @@ void readChat(FieldReader &fields, const RequestContext &context,
     return;
   if (!tools.rendered.empty())
     (*variables)["tools"] = tools.rendered;
-  auto prompt = context.texts.encodeChat(*variables);
+  auto prompt = context.texts.encodeChat(*variables, context.stopped);
   if (!prompt) {
     fields.fail(ApiError::from(prompt.error(), "messages"));
     return;
@@ -497,6 +497,7 @@ void readPrompts(FieldReader &fields, const RequestContext &context,
                  GenerationRequest &request) {
   const Json *prompt = fields.find("prompt");
   EncodeOptions options;
+  options.stopped = context.stopped;
   options.addSpecialTokens = fields.flag("add_special_tokens", true);
   auto addText = [&](const std::string &text) {
     auto ids = context.texts.tokenizer().encode(text, options);

@@ -37,6 +37,8 @@ struct RequestContext {
   ModelLimits limits;
   const std::string &model; ///< the name that requests must use, if any
   bool grammars;            ///< whether answers can be constrained
+  /// Asked now and then while long texts become tokens; true ends that.
+  std::function<bool()> stopped = {};
 };
 
 /// Reads and tokenises a body, or fills `error`.

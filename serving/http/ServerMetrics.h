@@ -28,7 +28,7 @@ class ServerMetrics {
 public:
   using Clock = std::chrono::steady_clock;
   LatencyHistogram firstToken, betweenTokens, wholeRequest;
-  std::atomic<int64_t> active{0}; ///< generations that are not over
+  std::atomic<int64_t> active{0}; ///< generations and long texts, not over
   std::atomic<uint64_t> promptTokens{0}, completionTokens{0};
   std::atomic<uint64_t> clientsGone{0};
 

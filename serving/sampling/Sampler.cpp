@@ -66,6 +66,25 @@ std::vector<int32_t> bestPlaces(std::span<const float> logits, size_t count) {
   return order;
 }
 
+/// The same of a few: one look at each logit, since most are below all of them.
+std::vector<int32_t> fewBest(std::span<const float> logits, size_t count) {
+  std::vector<int32_t> best;
+  if (count == 0)
+    return best;
+  best.reserve(count + 1);
+  for (size_t i = 0; i < logits.size(); ++i) {
+    if (best.size() == count && !(logits[i] > logits[best.back()]))
+      continue;
+    auto place = static_cast<int32_t>(i);
+    best.insert(
+        std::upper_bound(best.begin(), best.end(), place, Better{logits}),
+        place);
+    if (best.size() > count)
+      best.pop_back();
+  }
+  return best;
+}
+
 /// Whether anything may have changed.
 bool changeLogits(std::span<float> logits, const SamplingOptions &options,
                   const TokenCounts &counts) {
@@ -172,10 +191,19 @@ bool areFinite(std::span<const float> logits) {
   return largestOf(logits) > kNever;
 }
 
-float logSoftmaxAt(std::span<const float> logits, int32_t token) {
+Token describeToken(std::span<const float> logits, int32_t token,
+                    int32_t topLogprobs) {
   DrawWeights weights;
-  return static_cast<float>(logits[token] -
-                            logSum(logits, largestOf(logits), weights));
+  double all = logSum(logits, largestOf(logits), weights);
+  Token made{token, static_cast<float>(logits[token] - all), {}};
+  if (topLogprobs > 0)
+    for (int32_t best : fewBest(logits, static_cast<size_t>(topLogprobs)))
+      made.top.push_back({best, static_cast<float>(logits[best] - all)});
+  return made;
+}
+
+float logSoftmaxAt(std::span<const float> logits, int32_t token) {
+  return describeToken(logits, token, 0).logprob;
 }
 
 bool changesLogits(const SamplingOptions &options) {
@@ -207,7 +235,7 @@ Expected<Token> sampleToken(std::span<float> logits,
   if (topLogprobs >= 0) {
     DrawWeights weights;
     all = logSum(logits, largest, weights);
-    for (int32_t best : bestPlaces(logits, static_cast<size_t>(topLogprobs)))
+    for (int32_t best : fewBest(logits, static_cast<size_t>(topLogprobs)))
       token.top.push_back({best, static_cast<float>(logits[best] - all)});
     given.assign(logits.begin(), logits.end());
   }

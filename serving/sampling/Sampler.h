@@ -31,6 +31,10 @@ Error notFiniteError();
 /// Whether a token could be drawn: no NaN, no +inf, and not all are -inf.
 bool areFinite(std::span<const float> logits);
 
+/// What `sampleToken` would say of the token if it had drawn it.
+Token describeToken(std::span<const float> logits, int32_t token,
+                    int32_t topLogprobs);
+
 /// Log of the softmax at one token.
 float logSoftmaxAt(std::span<const float> logits, int32_t token);
 

@@ -147,6 +147,34 @@ TEST(Sampler, LogprobsAreTheModelsOwn) {
 }
 
 // 3,000 tokens: more than a block of weights, with blocks of none.
+TEST(Sampler, TheBestFewAreThoseOfASort) {
+  std::mt19937 random(5);
+  for (int vocabulary : {1, 3, 19, 20, 21, 300})
+    for (int32_t top : {0, 1, 5, 20}) {
+      std::vector<float> logits;
+      for (int i = 0; i < vocabulary; ++i) // many are equal
+        logits.push_back(static_cast<float>(random() % 9) - 4);
+      std::vector<int32_t> order(logits.size());
+      std::iota(order.begin(), order.end(), 0);
+      std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
+        return logits[a] > logits[b];
+      });
+      order.resize(std::min<size_t>(order.size(), top));
+      Token of = describeToken(logits, vocabulary / 2, top);
+      EXPECT_EQ(of.logprob, logSoftmaxAt(logits, vocabulary / 2));
+      std::vector<float> scratch = logits;
+      auto drawn = sampleToken(scratch, {}, {}, 0, top);
+      ASSERT_TRUE(drawn);
+      for (const Token *token : {&of, &*drawn}) {
+        ASSERT_EQ(token->top.size(), order.size());
+        for (size_t i = 0; i < order.size(); ++i) {
+          EXPECT_EQ(token->top[i].token, order[i]);
+          EXPECT_EQ(token->top[i].logprob, logSoftmaxAt(logits, order[i]));
+        }
+      }
+    }
+}
+
 TEST(Sampler, DrawsByTheSoftmaxOfManyTokens) {
   std::vector<float> logits(3000, -std::numeric_limits<float>::infinity());
   for (size_t i : {3u, 700u, 701u, 2900u})

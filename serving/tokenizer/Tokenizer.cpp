@@ -183,9 +183,6 @@ Tokenizer::encode(std::string_view text, const EncodeOptions &options) const {
   if (options.addSpecialTokens)
     ids = before;
   Status status;
-  // In a normalised text the places of the user's bytes are lost.
-  bool normalizedSpecial =
-      options.parseSpecialTokens && options.literal.empty();
   added.split(text, false, options.parseSpecialTokens, options.literal,
               [&](size_t begin, size_t end, int32_t id) {
                 if (id >= 0)
@@ -193,7 +190,7 @@ Tokenizer::encode(std::string_view text, const EncodeOptions &options) const {
                 else if (status)
                   status =
                       encodePart(text.substr(begin, end - begin), begin == 0,
-                                 normalizedSpecial, *scratch, ids);
+                                 options, *scratch, ids);
               });
   if (options.addSpecialTokens)
     ids.insert(ids.end(), after.begin(), after.end());
@@ -206,8 +203,16 @@ Tokenizer::encode(std::string_view text, const EncodeOptions &options) const {
 }
 
 Status Tokenizer::encodePart(std::string_view text, bool first,
-                             bool normalizedSpecial, Scratch &scratch,
+                             const EncodeOptions &options, Scratch &scratch,
                              std::vector<int32_t> &ids) const {
+  constexpr size_t often = 4096; // pieces between two questions
+  auto isStopped = [&] { return options.stopped && options.stopped(); };
+  auto ended = [] {
+    return userError("the text was given up before all of it was tokens",
+                     "deadline");
+  };
+  if (isStopped())
+    return ended();
   if (normalizer) {
     // Where its first character goes the text is no longer the beginning.
     if (first && preTokenizer && !text.empty()) {
@@ -219,6 +224,9 @@ Status Tokenizer::encodePart(std::string_view text, bool first,
     TRY(normalizer->apply(scratch.normalized));
     text = scratch.normalized;
   }
+  // In a normalised text the places of the user's bytes are lost.
+  bool normalizedSpecial =
+      options.parseSpecialTokens && options.literal.empty();
   Status status;
   added.split(text, true, normalizedSpecial, {},
               [&](size_t begin, size_t end, int32_t id) {
@@ -226,6 +234,8 @@ Status Tokenizer::encodePart(std::string_view text, bool first,
                   ids.push_back(id);
                   return;
                 }
+                if (!status)
+                  return;
                 std::string_view part = text.substr(begin, end - begin);
                 if (!preTokenizer) {
                   encodePiece(part, false, scratch, ids);
@@ -243,9 +253,13 @@ Status Tokenizer::encodePart(std::string_view text, bool first,
                       "text: it takes too many steps",
                       "tokenizer.json, '" + pieces.failed + "'",
                       "a shorter text");
-                for (const Pieces::Piece &piece : pieces.list)
+                for (size_t i = 0; i < pieces.list.size() && status; ++i) {
+                  const Pieces::Piece &piece = pieces.list[i];
                   if (!piece.text.empty())
                     encodePiece(piece.text, pieces.bytes, scratch, ids);
+                  if (i % often == often - 1 && isStopped())
+                    status = ended();
+                }
               });
   return status;
 }

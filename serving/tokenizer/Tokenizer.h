@@ -6,6 +6,7 @@
 #include "serving/tokenizer/TokenDecoder.h"
 #include "serving/tokenizer/TokenModel.h"
 
+#include <functional>
 #include <mutex>
 
 namespace knapper::serving {
@@ -18,6 +19,8 @@ struct EncodeOptions {
   bool parseSpecialTokens = true;
   /// Bytes of a user: sorted, not overlapping.
   std::vector<AddedTokens::Range> literal;
+  /// Asked now and then, of long texts; true ends it with an error.
+  std::function<bool()> stopped;
 };
 
 /// Thread-safe: threads that encode at once each use a cache of words.
@@ -50,8 +53,9 @@ private:
   Tokenizer();
   Status read(const nlohmann::json &json, LongLists &lists);
   Status readPostProcessor(const nlohmann::json &json);
-  Status encodePart(std::string_view text, bool first, bool normalizedSpecial,
-                    Scratch &scratch, std::vector<int32_t> &ids) const;
+  Status encodePart(std::string_view text, bool first,
+                    const EncodeOptions &options, Scratch &scratch,
+                    std::vector<int32_t> &ids) const;
   void encodePiece(std::string_view piece, bool bytes, Scratch &scratch,
                    std::vector<int32_t> &ids) const;
   std::unique_ptr<Scratch> take() const;

@@ -6,12 +6,63 @@
 #include "serving/tokenizer/Utf8.h"
 
 #include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstdlib>
 #include <limits>
 
 namespace knapper::serving {
 namespace {
 
 using Json = nlohmann::json;
+
+/// The nearest number; of at most 308.
+double powerOfTen(int exponent) {
+  constexpr double often[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,
+                              1e7,  1e8,  1e9,  1e10, 1e11, 1e12, 1e13,
+                              1e14, 1e15, 1e16, 1e17, 1e18};
+  if (exponent < static_cast<int>(std::size(often)))
+    return often[exponent];
+  double power = 1;
+  char text[8] = "1e";
+  char *end = std::to_chars(text + 2, std::end(text), exponent).ptr;
+  std::from_chars(text, end, power);
+  return power;
+}
+
+/// What `tokenizers` reads where a file has this number: its JSON library
+/// (serde_json) divides the digits, as one integer, by a power of ten, and is
+/// off by a last bit at times. That decides between divisions into the same
+/// tokens in another order, whose sums differ by rounding alone.
+double scoreOf(double exact) {
+  char text[32];
+  char *end = std::to_chars(text, std::end(text), std::abs(exact),
+                            std::chars_format::scientific)
+                  .ptr;
+  uint64_t digits = 0;
+  int exponent = 0;
+  const char *at = text;
+  for (bool fraction = false; at != end && *at != 'e'; ++at) {
+    if (*at == '.') {
+      fraction = true;
+      continue;
+    }
+    digits = digits * 10 + static_cast<uint64_t>(*at - '0');
+    exponent -= fraction;
+  }
+  int written = 0;
+  if (at != end) {
+    at += at[1] == '+' ? 2 : 1;
+    std::from_chars(at, end, written);
+  }
+  exponent += written;
+  auto read = static_cast<double>(digits);
+  for (; exponent < -308; exponent += 308)
+    read /= 1e308;
+  double power = powerOfTen(std::abs(exponent));
+  read = exponent < 0 ? read / power : read * power;
+  return std::copysign(read, exact);
+}
 
 class UnigramModel : public TokenModel {
 public:
@@ -86,7 +137,7 @@ public:
         return userError("token " + std::to_string(id) + " is damaged",
                          "tokenizer.json");
       trie.insert(entry[0].get_ref<const std::string &>(), id);
-      scores.push_back(entry[1].get<double>());
+      scores.push_back(scoreOf(entry[1].get<double>()));
       lowest = std::min(lowest, scores.back());
       ++id;
     }

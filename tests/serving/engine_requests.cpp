@@ -153,8 +153,10 @@ Json jsonOf(const Answers::Answer &given, double start) {
       answer["top"].push_back(pairs(token.top));
       answer["times"].push_back(given.times[i] - start);
     }
-    for (const Json &entry : pairs(event.prompt))
-      answer["prompt"].push_back(entry);
+    for (const Token &token : event.prompt) {
+      answer["prompt"].push_back({token.id, token.logprob});
+      answer["prompt_top"].push_back(pairs(token.top));
+    }
     answer["cached"] = event.cachedTokens;
     if (event.finish == FinishReason::none)
       continue;

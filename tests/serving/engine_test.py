@@ -24,6 +24,9 @@ def test_family_equals_transformers(models, name):
     assert [token for token, _ in given] == prompt[1:]
     for i, (token, logprob) in enumerate(given):
         assert abs(logprob - logprobs[i][token]) <= 2 * TOLERANCE * largest
+    for row, top in zip(logprobs, result["groups"][0][3]["prompt_top"]):
+        assert np.allclose([logprob for _, logprob in top], np.sort(row)[: -6 : -1], atol=2 * TOLERANCE * largest)
+        assert all(abs(row[token] - logprob) <= 2 * TOLERANCE * largest for token, logprob in top)
     assert result["statistics"]["faults"] == 0
     requests = requests_of([64, 33, 100], tokens=8)
     chunks, hits = model.run([requests, requests], max_batched_tokens=7)["groups"]

@@ -23,7 +23,7 @@ struct ServeArguments {
   serving::HttpServerOptions http;
   std::vector<std::string> apiKeys, allowedHosts;
   double drainSeconds = 30, bodyMiB = 32, requestSeconds = 0, grammarMiB = 256;
-  int receiveSeconds = 60;
+  int receiveSeconds = 60, textThreads = 2;
   serving::GrammarLimits grammar;
   bool quiet = false;
 };
@@ -100,6 +100,7 @@ Status serve(ServeArguments &arguments) {
   options.version = knapper_version();
   options.requestSeconds = arguments.requestSeconds;
   options.grammars = std::move(grammars);
+  options.textThreads = arguments.textThreads;
   if (!arguments.quiet)
     options.log = logLine;
   ApiService service(*engine, *texts, options);
@@ -240,6 +241,12 @@ void addServe(CLI::App &app, Session &session) {
   command
       ->add_option("--http-threads", arguments->http.threads,
                    "Threads that parse, tokenise and write")
+      ->check(CLI::Range(1, 256))
+      ->capture_default_str();
+  command
+      ->add_option("--text-threads", arguments->textThreads,
+                   "Threads that read and tokenise requests of more than 32 "
+                   "KiB; 64 wait for them at most")
       ->check(CLI::Range(1, 256))
       ->capture_default_str();
   command->add_flag("--quiet", arguments->quiet,

@@ -125,10 +125,6 @@ private:
            std::find(prompt.begin(), prompt.end(), token) != prompt.end();
   }
 
-  static TokenLogprob logprob(int32_t token, size_t place) {
-    return {token, -static_cast<float>(1 + place % 8) / 8};
-  }
-
   /// Under the mutex.
   std::vector<std::pair<Sink, Event>> step() {
     std::vector<std::pair<Sink, Event>> events;
@@ -240,11 +236,18 @@ private:
   Event advance(Sequence &sequence, Finished &&finished) {
     const Request &request = sequence.request;
     const std::vector<int32_t> &prompt = request.prompt;
+    auto said = [&](int32_t id, size_t place) {
+      Token token{id, -static_cast<float>(1 + place % 8) / 8, {}};
+      for (int32_t i = 0; i < request.topLogprobs; ++i)
+        token.top.push_back(
+            {(id + i) % options.limits.vocabulary, token.logprob - float(i)});
+      return token;
+    };
     Event event;
     event.request = sequence.number;
     if (sequence.made == 0 && request.promptLogprobs)
-      for (size_t i = 0; i < prompt.size(); ++i)
-        event.prompt.push_back(logprob(prompt[i], i));
+      for (size_t i = 1; i < prompt.size(); ++i)
+        event.prompt.push_back(said(prompt[i], i));
     size_t place = static_cast<size_t>(sequence.made++);
     if (place >= 2 && options.failingToken >= 0 &&
         std::find(prompt.begin(), prompt.end(), options.failingToken) !=
@@ -265,13 +268,7 @@ private:
       finished(sequence, event.finish);
       return event;
     }
-    Token token;
-    token.id = id;
-    token.logprob = logprob(id, place).logprob;
-    for (int32_t i = 0; i < request.topLogprobs; ++i)
-      token.top.push_back(
-          {(id + i) % options.limits.vocabulary, token.logprob - float(i)});
-    event.tokens.push_back(std::move(token));
+    event.tokens.push_back(said(id, place));
     ++statisticsNow.generatedTokens;
     if (sequence.made >= request.maxTokens ||
         static_cast<int64_t>(prompt.size()) + sequence.made >=

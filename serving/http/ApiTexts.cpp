@@ -1,0 +1,268 @@
+// The routes that read texts. Long ones become tokens on threads of their own,
+// so that connections of the same thread wait for none.
+#include "runtime/base/Json.h"
+#include "serving/engine/Embedder.h"
+#include "serving/http/ApiService.h"
+
+#include <algorithm>
+
+namespace knapper::serving {
+
+using Json = FieldReader::Json;
+using Clock = ServerMetrics::Clock;
+
+void ApiService::prepare(const Exchange &exchange, size_t bytes,
+                         std::function<Rest(const Stopped &)> make) {
+  constexpr size_t brief = 32 << 10; // some milliseconds
+  constexpr std::chrono::seconds longest{60};
+  if (!longWork || bytes <= brief) {
+    make({})();
+    return;
+  }
+  auto gone = std::make_shared<std::atomic<bool>>(false);
+  exchange->onClosed = [this, gone] {
+    *gone = true;
+    ++metrics.clientsGone;
+  };
+  Stopped stopped = [this, gone, until = Clock::now() + longest] {
+    return *gone || ending || Clock::now() >= until;
+  };
+  auto finish = [this, exchange, gone](const Rest &rest) {
+    auto last = [this, exchange, gone, rest] {
+      --metrics.active;
+      exchange->onClosed = nullptr;
+      if (!*gone)
+        rest();
+    };
+    while (true)
+      try {
+        return exchange->post(last);
+      } catch (const std::exception &) { // others give some memory back
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
+  };
+  auto job = [this, exchange, make = std::move(make), stopped,
+              finish](bool unwanted) {
+    Rest rest;
+    try {
+      rest = unwanted || ending
+                 ? refusal(exchange,
+                           ApiError::from(userError(
+                               "the server is shutting down", "draining")))
+             : stopped()
+                 ? refusal(exchange,
+                           ApiError::from(userError(
+                               "waited too long for its turn", "deadline")))
+                 : make(stopped);
+    } catch (const std::exception &) {
+      rest = refusal(exchange,
+                     ApiError::from(deviceError("out of memory", "the server",
+                                                "fewer requests at once")));
+    }
+    finish(rest);
+  };
+  ++metrics.active;
+  if (longWork->add(bytes, std::move(job)))
+    return;
+  --metrics.active;
+  exchange->onClosed = nullptr;
+  refuse(exchange,
+         ApiError::from(userError("too many long texts wait", "queue")));
+}
+
+void ApiService::generate(const Exchange &exchange, Read read) {
+  if (!makes(exchange, false))
+    return;
+  auto make = [this, exchange, read,
+               arrived = Clock::now()](const Stopped &stopped) -> Rest {
+    ApiError error;
+    auto request = read(exchange->request().body, context(stopped), error);
+    if (!request)
+      return refusal(exchange, std::move(error));
+    auto given = std::make_shared<GenerationRequest>(std::move(*request));
+    return [this, exchange, given, arrived] {
+      start(exchange, std::move(*given), arrived);
+    };
+  };
+  prepare(exchange, exchange->request().body.size(), std::move(make));
+}
+
+void ApiService::start(const Exchange &exchange, GenerationRequest request,
+                       Clock::time_point arrived) {
+  if (draining) {
+    refuse(exchange, ApiError::from(
+                         userError("the server is shutting down", "draining")));
+    return;
+  }
+  auto generation = std::make_shared<Generation>(
+      Generation::Environment{engine, texts, metrics, options.model,
+                              options.log, options.grammars.get(),
+                              options.requestSeconds},
+      exchange, std::move(request), arrived);
+  {
+    std::lock_guard lock(mutex);
+    if (generations.size() >= cleanAt) {
+      std::erase_if(generations, [](auto &weak) { return weak.expired(); });
+      cleanAt = 2 * generations.size() + 64;
+    }
+    generations.push_back(generation);
+  }
+  generation->start();
+}
+
+void ApiService::chatCompletions(const Exchange &exchange) {
+  generate(exchange, readChatRequest);
+}
+
+void ApiService::completions(const Exchange &exchange) {
+  generate(exchange, readCompletionRequest);
+}
+
+void ApiService::embeddings(const Exchange &exchange) {
+  if (!makes(exchange, true))
+    return;
+  auto make = [this, exchange](const Stopped &stopped) -> Rest {
+    ApiError error;
+    auto request =
+        readEmbeddingRequest(exchange->request().body, context(stopped),
+                             engine.embedder()->width(), error);
+    if (!request)
+      return refusal(exchange, std::move(error));
+    auto given = std::make_shared<EmbeddingRequest>(std::move(*request));
+    return [this, exchange, given] { embed(exchange, std::move(*given)); };
+  };
+  prepare(exchange, exchange->request().body.size(), std::move(make));
+}
+
+void ApiService::embed(const Exchange &exchange, EmbeddingRequest request) {
+  ++metrics.active;
+  auto asked = std::make_shared<EmbeddingRequest>(std::move(request));
+  auto gone = std::make_shared<std::atomic<bool>>(false);
+  exchange->onClosed = [this, gone] {
+    *gone = true;
+    ++metrics.clientsGone;
+  };
+  auto answered = [this, exchange,
+                   asked](Expected<std::vector<float>> made) mutable {
+    // The answer's text is made where texts are made.
+    auto vectors =
+        std::make_shared<Expected<std::vector<float>>>(std::move(made));
+    exchange->post([this, exchange, asked, vectors] {
+      --metrics.active;
+      if (!exchange->isOpen())
+        return;
+      if (!*vectors) {
+        refuse(exchange, ApiError::from(vectors->error(), "input"));
+        return;
+      }
+      constexpr size_t digits = 12; // about, of a number
+      prepare(exchange, digits * (*vectors)->size(),
+              [this, exchange, asked, vectors](const Stopped &) {
+                return answer(exchange, embeddingAnswer(*asked, **vectors,
+                                                        options.model));
+              });
+    });
+  };
+  Status taken =
+      engine.embedder()->embed(asked->texts, std::move(answered), gone);
+  if (!taken) {
+    --metrics.active;
+    refuse(exchange, ApiError::from(taken.error(), "input"));
+  }
+}
+
+void ApiService::tokenize(const Exchange &exchange) {
+  prepare(exchange, exchange->request().body.size(),
+          [this, exchange](const Stopped &stopped) {
+            return tokenized(exchange, stopped);
+          });
+}
+
+void ApiService::detokenize(const Exchange &exchange) {
+  prepare(exchange, exchange->request().body.size(),
+          [this, exchange](const Stopped &) { return detokenized(exchange); });
+}
+
+ApiService::Rest ApiService::tokenized(const Exchange &exchange,
+                                       const Stopped &stopped) {
+  ApiError error;
+  std::optional<Json> json = parseBody(exchange->request().body, error);
+  if (!json)
+    return refusal(exchange, std::move(error));
+  FieldReader fields(*json);
+  fields.checkNames({{"model", {}},
+                     {"prompt", {}},
+                     {"messages", {}},
+                     {"add_special_tokens", {}},
+                     {"add_generation_prompt", {}},
+                     {"chat_template_kwargs", {}},
+                     {"return_token_strs", {}}});
+  checkModel(fields, options.model);
+  std::vector<int32_t> ids;
+  auto keep = [&](Expected<std::vector<int32_t>> made, const char *name) {
+    if (made)
+      ids = std::move(*made);
+    else
+      fields.fail(ApiError::from(made.error(), name));
+  };
+  EncodeOptions encode;
+  encode.stopped = stopped;
+  encode.addSpecialTokens = fields.flag("add_special_tokens", true);
+  if (std::optional<std::string> prompt = fields.text("prompt"))
+    keep(texts.tokenizer().encode(*prompt, encode), "prompt");
+  else if (!fields.find("messages"))
+    fields.fail("prompt", "or 'messages' must be there");
+  else if (auto variables = chatVariables(fields)) {
+    auto chat = texts.encodeChat(*variables, stopped);
+    if (chat)
+      ids = std::move(chat->tokens);
+    else
+      fields.fail(ApiError::from(chat.error(), "messages"));
+  }
+  bool strings = fields.flag("return_token_strs", false);
+  if (fields.failure())
+    return refusal(exchange, *fields.failure());
+  JsonWriter writer;
+  writer.beginObject()
+      .field("count", static_cast<uint64_t>(ids.size()))
+      .field("max_model_len", engine.limits().contextLength);
+  writer.key("tokens").beginArray();
+  for (int32_t id : ids)
+    writer.value(id);
+  writer.endArray();
+  if (strings) {
+    writer.key("token_strs").beginArray();
+    for (int32_t id : ids)
+      writer.value(texts.tokenizer().tokenText(id));
+    writer.endArray();
+  }
+  return answer(exchange, writer.endObject().take());
+}
+
+ApiService::Rest ApiService::detokenized(const Exchange &exchange) {
+  ApiError error;
+  std::optional<Json> json = parseBody(exchange->request().body, error);
+  if (!json)
+    return refusal(exchange, std::move(error));
+  FieldReader fields(*json);
+  fields.checkNames(
+      {{"model", {}}, {"tokens", {}}, {"skip_special_tokens", {}}});
+  checkModel(fields, options.model);
+  std::vector<int32_t> ids = fields.tokens("tokens");
+  if (!fields.find("tokens"))
+    fields.fail("tokens", "is missing");
+  int32_t most = std::max(texts.tokenizer().size(), engine.limits().vocabulary);
+  auto unknown = std::find_if(ids.begin(), ids.end(),
+                              [&](int32_t id) { return id >= most; });
+  if (unknown != ids.end())
+    fields.fail("tokens", "holds " + std::to_string(*unknown) +
+                              ", which is not in the vocabulary");
+  bool skip = fields.flag("skip_special_tokens", false);
+  if (fields.failure())
+    return refusal(exchange, *fields.failure());
+  JsonWriter writer;
+  writer.beginObject().field("prompt", texts.tokenizer().decode(ids, skip));
+  return answer(exchange, writer.endObject().take());
+}
+
+} // namespace knapper::serving

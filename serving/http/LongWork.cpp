@@ -1,0 +1,75 @@
+#include "serving/http/LongWork.h"
+
+#include <algorithm>
+#include <pthread.h>
+#include <sys/resource.h>
+#include <system_error>
+#include <unistd.h>
+
+namespace knapper::serving {
+
+void LongWork::startThread() {
+  if (threads.size() >= static_cast<size_t>(std::max(limits.threads, 1)))
+    return;
+  try {
+    // The first takes all: it is enough where no other is to be had.
+    threads.emplace_back(
+        [this, onlySmall = !threads.empty()] { work(onlySmall); });
+  } catch (const std::system_error &) {
+  }
+}
+
+bool LongWork::add(size_t bytes, Job job) {
+  std::lock_guard lock(mutex);
+  if (ending || jobs.size() >= limits.waiting)
+    return false;
+  startThread();
+  if (threads.empty())
+    return false;
+  jobs.push_back({bytes, std::move(job)});
+  changed.notify_all();
+  return true;
+}
+
+void LongWork::stop() {
+  std::deque<Waiting> rest;
+  std::vector<std::thread> ended;
+  {
+    std::lock_guard lock(mutex);
+    ending = true;
+    rest.swap(jobs);
+    ended.swap(threads);
+    changed.notify_all();
+  }
+  for (std::thread &thread : ended)
+    thread.join();
+  for (Waiting &one : rest)
+    one.job(true);
+}
+
+void LongWork::work(bool onlySmall) {
+  pthread_setname_np(pthread_self(), "knapper-texts");
+  // Streams come first: tokens that are computed on these cores, and sent.
+  constexpr int niceness = 5;
+  setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), niceness);
+  std::unique_lock lock(mutex);
+  while (true) {
+    auto next = jobs.end();
+    changed.wait(lock, [&] {
+      next = std::find_if(jobs.begin(), jobs.end(), [&](const Waiting &one) {
+        return !onlySmall || one.bytes <= limits.small;
+      });
+      return ending || next != jobs.end();
+    });
+    if (ending)
+      return;
+    Job job = std::move(next->job);
+    jobs.erase(next);
+    lock.unlock();
+    job(false);
+    job = nullptr; // what it holds ends here, not under the mutex
+    lock.lock();
+  }
+}
+
+} // namespace knapper::serving

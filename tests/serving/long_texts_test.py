@@ -1,0 +1,117 @@
+"""Megabytes of text beside others: health, streams and short requests go on, and what waits is bounded."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import json
+import signal
+import socket
+import statistics
+import threading
+import time
+
+import pytest
+from hostile_clients_test import head, leave
+from http_test import call, events, metric
+from null_server import wait_for
+
+TEXT = "The quick brown fox, 12 of them; naïve 東京 größer. " * 60_000  # 3.5 MB
+LONG = {
+    "tokenize": ("/tokenize", {"prompt": TEXT}, 200),
+    "detokenize": ("/detokenize", {"tokens": [300 + i % 1000 for i in range(700_000)]}, 200),
+    "completions": ("/v1/completions", {"prompt": TEXT}, 400),
+    "chat": ("/v1/chat/completions", {"messages": [{"role": "user", "content": TEXT}]}, 400),
+}
+
+
+@pytest.mark.parametrize("what", LONG)
+def test_long_texts_hold_up_nobody(serve, what):
+    """One thread has all connections, and three long texts; others see less than 0.1 s of it, but for what a busy machine does."""
+    server = serve("--http-threads", "1", "--null-step", "5000")
+    path, body, status = LONG[what]
+    data, times, gaps = json.dumps(body), [], []
+    stream = json.dumps({"prompt": "a b c", "max_tokens": 400, "ignore_eos": True, "stream": True}).encode()
+    over = threading.Event()
+
+    def read():
+        """Streams, one after the other."""
+        while not over.is_set():
+            with socket.create_connection((server.host, server.port), timeout=60) as raw:
+                raw.sendall(head(f"Content-Length: {len(stream)}", "Connection: close") + stream)
+                last = time.monotonic()
+                while not over.is_set() and raw.recv(65536):
+                    now = time.monotonic()
+                    gaps.append(now - last)
+                    last = now
+
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        try:
+            reader = pool.submit(read)
+            wait_for(lambda: len(gaps) > 3)
+            gaps.clear()
+            asked = [pool.submit(call, server, "POST", path, data) for _ in range(3)]
+            while not all(one.done() for one in asked):
+                began = time.monotonic()
+                assert call(server, "GET", "/health/live")[0] == 200
+                times.append(time.monotonic() - began)
+                time.sleep(0.005)
+        finally:
+            over.set()
+        reader.result()
+    assert [one.result()[0] for one in asked] == [status] * 3
+    assert len(times) > 20 and len(gaps) > 20
+    for seen in (times, gaps):
+        assert statistics.quantiles(seen, n=20)[-1] < 0.1, (max(seen), len(seen))
+
+
+def test_who_leaves_a_long_text_ends_it(serve):
+    """In the queue, and as it becomes tokens."""
+    server = serve("--text-threads", "1")
+    data, held = json.dumps({"prompt": TEXT}).encode(), []
+    for _ in range(8):
+        held.append(socket.create_connection((server.host, server.port), timeout=60))
+        held[-1].sendall(head(f"Content-Length: {len(data)}", path="/tokenize") + data)
+    wait_for(lambda: metric(server, "knapper_requests_active") > 5)
+    for raw in held:
+        leave(raw, True)
+    wait_for(lambda: metric(server, "knapper_requests_active") == 0)
+    assert metric(server, "knapper_requests_abandoned_total") > 4
+    assert call(server, "POST", "/tokenize", {"prompt": TEXT})[0] == 200
+
+
+def test_too_many_long_texts_are_told_so(serve):
+    """64 wait; who comes then may come again."""
+    server = serve("--text-threads", "1")
+    first, others = json.dumps({"prompt": TEXT}), json.dumps({"prompt": TEXT[:50_000]})
+    with concurrent.futures.ThreadPoolExecutor(100) as pool:
+        held = [pool.submit(call, server, "POST", "/tokenize", first) for _ in range(2)]
+        wait_for(lambda: metric(server, "knapper_requests_active") > 0)
+        answers = [one.result() for one in [pool.submit(call, server, "POST", "/tokenize", others) for _ in range(90)]]
+        assert [one.result()[0] for one in held] == [200, 200]
+    refused = [(status, headers, json.loads(text)) for status, headers, text in answers if status != 200]
+    assert refused and {status for status, _, _ in refused} == {429}
+    assert all(headers["Retry-After"] == "1" and answer["error"]["code"] == "queue_full" for _, headers, answer in refused)
+    assert len(answers) - len(refused) >= 60
+    assert events(server, "/v1/completions", {"prompt": "a b", "max_tokens": 3})[-1]["choices"][0]["finish_reason"]
+
+
+def test_a_long_prompt_is_answered_as_a_short_one(server):
+    """More than 32 KiB that are few tokens: the rest is what the template does not read."""
+    body = {"prompt": "a b c", "max_tokens": 4, "seed": 1, "temperature": 0}
+    short = json.loads(call(server, "POST", "/v1/completions", body)[2])
+    long = json.loads(call(server, "POST", "/v1/completions", json.dumps(body) + " " * 100_000)[2])
+    assert short["choices"] == long["choices"] and short["usage"]["prompt_tokens"] == long["usage"]["prompt_tokens"]
+    pieces = events(server, "/v1/completions", body | {"prompt": ["a b c"] * 100 + ["d" * 100] * 20, "user": "u" * 40_000})
+    assert "".join(p["choices"][0]["text"] for p in pieces if p["choices"] and p["choices"][0]["index"] == 0) == short["choices"][0]["text"]
+
+
+def test_a_stop_ends_what_waits(serve):
+    """SIGTERM: who waits for a thread is told, or answered; the server ends in time."""
+    server = serve("--text-threads", "1", "--drain", "1")
+    data = json.dumps({"prompt": TEXT})
+    with concurrent.futures.ThreadPoolExecutor(12) as pool:
+        asked = [pool.submit(call, server, "POST", "/tokenize", data) for _ in range(12)]
+        wait_for(lambda: metric(server, "knapper_requests_active") > 8)
+        server.process.send_signal(signal.SIGTERM)
+        assert {one.result()[0] for one in asked} <= {200, 503}
+    assert server.stop() == 0
