@@ -157,10 +157,11 @@ class Describer(NodeDescriber):
                 if dense is not None and not known:
                     strides[position] = dense
         checks = [(add(node), name, is_matrix) for node, name, is_matrix in self.checks]
+        assertions = [(add(node), told) for node, told in self.assertions]
         text = self.text(fallback, named)
         return Description(
             text, self.inputs, outputs, results, self.symbols, self.overloads, self.by_torch,
-            len(self.nodes), checks, len(argument_of), self.begins, strides,
+            len(self.nodes), checks, len(argument_of), self.begins, strides, assertions,
         )  # fmt: skip
 
     def teller(self, symbol: str) -> tuple[Node, int] | None:

@@ -153,6 +153,8 @@ class Description:
     begins: dict[int, int] = dataclasses.field(default_factory=dict)
     # Of results that lie in another way than torch claims: their strides.
     strides: dict[int, tuple[int, ...]] = dataclasses.field(default_factory=dict)
+    # Of `torch._assert_async`: (output that must be true, the error's text).
+    assertions: list[tuple[int, str]] = dataclasses.field(default_factory=list)
     weights: Weights = dataclasses.field(default_factory=Weights)  # behind the text
 
     def __getstate__(self) -> dict[str, Any]:
