@@ -149,6 +149,16 @@ _ALIASES = {
 }
 
 
+def _scaled(e: Any) -> tuple[int, Any, int] | None:
+    """A float times a whole number as numerator, number and denominator. Of floats such
+    as 0.5 and 1.25, whose product with a size is exact; others round."""
+    factor, rest = e.as_coeff_Mul()
+    if not factor.is_Float or type(rest).__name__ != "ToFloat":
+        return None
+    top, under = float(factor).as_integer_ratio()
+    return (top, rest.args[0], under) if 0 < top < 1 << 16 and under < 1 << 16 else None
+
+
 def _write(e: Any, names: dict[str, str] | None) -> str:
     def inner(part: Any) -> str:
         return _write(part, names)
@@ -174,6 +184,10 @@ def _write(e: Any, names: dict[str, str] | None) -> str:
         if under.is_Integer and int(under) > 0 and (name != "TruncToInt" or top.is_nonnegative):
             more = int(under) - 1 if name == "CeilToInt" else 0
             return inner(FloorDiv(top + more, under))
+    scaled = _scaled(ratio) if ratio is not None else None
+    if scaled is not None and (name != "TruncToInt" or scaled[1].is_nonnegative):
+        top, size, under = scaled
+        return inner(FloorDiv(top * size + (under - 1 if name == "CeilToInt" else 0), under))
     name = _ALIASES.get(name, name)
     if name not in ("FloorDiv", "Mod", "Max", "Min"):
         raise Unknown(str(e))
