@@ -110,3 +110,17 @@ def test_assertions_of_what_is_trained():
     torch.testing.assert_close(torch.autograd.grad(ours(x), x), (2 * x.detach(),))
     with pytest.raises(RuntimeError, match="it is not"):
         ours(-x)
+
+
+def test_slices_that_begin_where_data_says():
+    x, narrowed = torch.arange(15.0).reshape(5, 3), compiled(lambda x, at: x.narrow(0, at, 2))
+    for at in (1, 3, 0):
+        got = narrowed(x, torch.tensor(at))
+        torch.testing.assert_close(got, x.narrow(0, at, 2))
+        assert got.data_ptr() == x.narrow(0, at, 2).data_ptr()
+    with pytest.raises(Exception, match="exceeds dimension size"):
+        narrowed(x, torch.tensor(4))
+    with pytest.raises(knapper.UserError, match="at least 0"):
+        narrowed(x, torch.tensor(-2))
+    with pytest.raises(Exception, match="begins or ends where data says"):
+        compiled(lambda x, at: x.tensor_split(at))(x, torch.tensor([1, 4]))

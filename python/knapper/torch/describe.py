@@ -137,10 +137,11 @@ class Describer(NodeDescriber):
                 kind, base, place = found
                 place = add(base) if kind == "output" else place
                 start = base.meta["val"].storage_offset()
-                counted = counted_of(*value.shape, *value.stride(), value.storage_offset(), start)
                 try:
+                    begin = self.begin_of(entry, start)
+                    counted = counted_of(*value.shape, *value.stride(), begin)
                     made_of = View(
-                        value, (kind, place), start, self.symbols, counted=counted
+                        value, (kind, place), begin, self.symbols, counted=counted
                     )
                 except sizes.Unknown:
                     raise UserError(
@@ -174,6 +175,22 @@ class Describer(NodeDescriber):
                 if sizes.is_symbol(size) and sizes.expression(size).name == symbol:
                     return node, dim
         return None
+
+    def begin_of(self, node: Node, start: Any) -> Any:
+        """Where a result begins behind the beginning of its base. torch has a symbol of
+        its own for that of a slice whose start data decides."""
+        value = node.meta["val"]
+        offset = value.storage_offset()
+        sliced = node.target is torch.ops.aten.slice.Tensor and len(node.args) > 2
+        first = node.args[2] if sliced else None
+        if not isinstance(first, Node) or not sizes.is_symbol(offset):
+            return offset - start
+        whole, dim = node.args[0].meta["val"], node.args[1]  # type: ignore[union-attr]
+        if not sizes.symbols(value.shape[dim]) <= self.symbols.keys():
+            return offset - start  # data decides where it ends, too
+        return sizes.Begin(
+            whole.storage_offset() - start, whole.stride(dim), first.meta["val"], whole.shape[dim], value.shape[dim]
+        )
 
     def base_of(
         self, node: Node, outputs: Any, argument_of: dict[Node, int]

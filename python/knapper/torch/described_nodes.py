@@ -484,7 +484,8 @@ class NodeDescriber:
         index = self.place_of(root)
         start = 0 if fixed else root.meta["val"].storage_offset()
         try:
-            made = View(value, ("argument", index), start, self.symbols, fixed)
+            begin = value.storage_offset() - start
+            made = View(value, ("argument", index), begin, self.symbols, fixed)
         except sizes.Unknown:
             return False
         self.add_tensor(node, value, Input(argument=index, view=made))

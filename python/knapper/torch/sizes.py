@@ -24,6 +24,24 @@ class Formula:
             self.text = None
 
 
+class Begin(Formula):
+    """Where a slice begins whose start data decides: `at` elements along a dim of `size`
+    behind `base`, of which it has `length`."""
+
+    def __init__(self, base: Any, stride: Any, at: Any, size: Any, length: Any) -> None:
+        given = (base, stride, at, size, length)
+        self.symbols = set().union(*map(symbols, given))
+        behind, step, *where = map(python, given)
+        self.text = f"({behind} + {step} * begin({', '.join(where)}))"
+
+
+def _begin(at: int, size: int, length: int) -> int:
+    found = at + size if at < 0 else at
+    if found < 0 or found + length > size:
+        raise IndexError(f"start ({at}) + length ({length}) exceeds dimension size ({size})")
+    return found
+
+
 def kept(size: Any) -> Any:
     """A size as what is written to a cache can have it: an int or a Formula."""
     if not isinstance(size, torch.SymInt):
@@ -136,7 +154,7 @@ def evaluator(
         argument, dim = places[name]
         source.append(f"    {name} = a[{argument}]" + (f".shape[{dim}]" if dim >= 0 else ""))
     source.append(f"    return [{', '.join(map(python, values))}]")
-    space: dict[str, Any] = {}
+    space: dict[str, Any] = {"begin": _begin}
     exec("\n".join(source), space)
     return space["numbers"]
 
