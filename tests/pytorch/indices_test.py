@@ -58,6 +58,11 @@ def test_an_index_below_zero_counts_from_the_end_where_eager_does(name):
         torch.testing.assert_close(compiled(FROM_END[name])(x, given), FROM_END[name](x, given))
 
 
+def test_a_number_is_filled():
+    function, x, at = compiled(lambda x, i: x.index_fill(0, i, 7.0)), torch.tensor(2.0), torch.tensor([0])
+    torch.testing.assert_close(function(x, at), torch.tensor(7.0))
+
+
 def test_targets_that_are_left_out_may_be_negative():
     x, target = torch.randn(4, 3, requires_grad=True), torch.tensor([1, -1, 0, -1])
     for reduction in ("mean", "sum", "none"):

@@ -191,7 +191,7 @@ def index(self: Tensor, indices: list[Tensor | None]) -> Tensor:
 def index_fill(self: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     """Indices may count from the end here, those of `index_copy` may not."""
     if self.dim() == 0:
-        return NotImplemented
+        return index_fill(self.reshape(1), 0, index, value).reshape([])
     at = torch.where(index < 0, index + self.shape[dim], index).reshape(-1)
     shape = list(self.shape)
     shape[dim] = at.shape[0]
