@@ -8,11 +8,11 @@
     bench/torch_ops.py --dynamic --samples 3 --draw 70 --seed 4ec0aec3
 
 Every entry of `torch.testing._internal.common_methods_invocations.op_db` that
-the CPU has in the dtype, all its samples (--samples N: the first N), forward or
+the CPU has in the dtype, all its samples (--samples N: the first N, with --seed N drawn ones and other numbers), forward or
 with --backward the gradients, with fallback="error", compared with eager under the tolerances of torch's own
 test of inductor (float32, complex64: rtol 1.3e-5, atol 1.5e-5; narrower floats against
 float32). A float result beyond them is right where it is at most twice as far
-from float64 as eager's in the same dtype; of `sort`, `argsort`, `topk` and `kthvalue`, which promise no order of
+from float64 as eager's in the same dtype; of `sort`, `argsort`, `topk`, `kthvalue` and `mode`, which promise no order of
 equal elements, the indices count by what they point to. Each entry runs in a process of its own pool, so that a crash or a hang
 costs one entry. Rows are written as they end; a run resumes behind them.
 
@@ -31,6 +31,7 @@ import random
 import subprocess
 import sys
 import warnings
+import zlib
 from pathlib import Path
 
 # Results that are random, or memory that nobody has written.
@@ -76,6 +77,8 @@ def run_entry(op: object, dtype: object, options: argparse.Namespace) -> dict[st
         samples = list(op.sample_inputs("cpu", dtype, requires_grad=options.backward))
     except Exception as error:
         return {"status": "skipped", "why": f"samples: {error}"[:200], "samples": 0}
+    if options.seed != "0" and options.samples:
+        samples = random.Random(f"{options.seed}:{op.name}").sample(samples, min(options.samples, len(samples)))
     for sample in samples[: options.samples or None]:
         fn = op.op
         chosen = options.backward or op.name in FREE_SIGNS
@@ -136,7 +139,7 @@ def run_entry(op: object, dtype: object, options: argparse.Namespace) -> dict[st
 # Operators whose results are right with other signs.
 FREE_SIGNS = ("linalg.eigh", "linalg.svd", "svd")
 # Operators that promise no order of equal elements.
-UNORDERED = ("sort", "argsort", "topk", "kthvalue")
+UNORDERED = ("sort", "argsort", "topk", "kthvalue", "mode")
 
 
 def pointed_to(name: str, sample: object, result: object) -> object:
@@ -145,8 +148,9 @@ def pointed_to(name: str, sample: object, result: object) -> object:
     import torch
 
     x = sample.input
-    if name == "kthvalue":
-        dim = sample.kwargs.get("dim", sample.args[1] if len(sample.args) > 1 else -1)
+    if name in ("kthvalue", "mode"):
+        behind = sample.args[name == "kthvalue" :]
+        dim = sample.kwargs.get("dim", behind[0] if behind else -1)
         values, at = result
         keeps = at.dim() == x.dim()
         return values, x.gather(dim, at if keeps else at.unsqueeze(dim)) if x.dim() else x
@@ -283,7 +287,7 @@ def worker(options: argparse.Namespace) -> None:
     dtype = getattr(torch, options.dtype)
     for line in sys.stdin:
         op = op_db[int(line)]
-        torch.manual_seed(0)
+        torch.manual_seed(zlib.crc32(options.seed.encode()) if options.seed != "0" else 0)
         try:
             row = run_entry(op, dtype, options)
         except BaseException as error:  # noqa: BLE001
@@ -366,7 +370,7 @@ def main() -> int:
         rows = [json.loads(line) for line in options.out.read_text().splitlines()]
         done = {row["op"] for row in rows}
     part, parts = map(int, options.shard.split("/"))
-    given = ["--dtype", options.dtype, "--samples", str(options.samples)]
+    given = ["--dtype", options.dtype, "--samples", str(options.samples), "--seed", options.seed]
     for name in ("dynamic", "strided", "backward", "inference"):
         given += [f"--{name}"] * getattr(options, name)
     pool = Pool(given, options.timeout)

@@ -280,11 +280,12 @@ LogicalResult importHypot(AtenNode &n) {
   Value ratio = n.div(small, large);
   Value length =
       n.mul(large, n.make<ts::SqrtOp>(n.add(n.mul(ratio, ratio), 1.0)));
-  // 0 and infinities have no ratio.
-  Value plain =
-      n.binary<ts::OrOp>(n.compare(P::eq, large, n.scalarFor(large, 0)),
-                         n.make<ts::IsInfOp>(large, true, false));
-  return n.out(n.select(plain, large, length));
+  // 0 and infinities have no ratio; one infinity beside a NaN is one.
+  length =
+      n.select(n.compare(P::eq, large, n.scalarFor(large, 0)), large, length);
+  Value infinite = n.binary<ts::OrOp>(n.make<ts::IsInfOp>(v[0], true, false),
+                                      n.make<ts::IsInfOp>(v[1], true, false));
+  return n.out(n.select(infinite, n.scalarFor(length, INFINITY), length));
 }
 
 LogicalResult importCopySign(AtenNode &n) {

@@ -96,7 +96,7 @@ std::optional<Bags> bagsOf(AtenNode &n) {
   if (padding >= 0)
     bags.counts = n.select(n.compare(P::eq, at, n.integerScalar(padding, i64)),
                            n.scalar(0, type), bags.counts);
-  bags.rows = n.make<ts::GatherOp>(table, at, uint64_t(0));
+  bags.rows = n.make<ts::GatherOp>(table, n.fromFront(at), uint64_t(0));
   if (!bags.rows || !bags.bag || !bags.counts)
     return std::nullopt;
   bags.sizes = bags.joined(K::add, bags.counts,

@@ -19,7 +19,7 @@ Value withDim(AtenNode &n, Value x) {
 }
 
 LogicalResult importEmbedding(AtenNode &n) {
-  Value weight = n.tensor("weight"), at = n.tensor("indices");
+  Value weight = n.tensor("weight"), at = n.fromFront(n.tensor("indices"));
   return n.out(n.make<ts::GatherOp>(weight, at, uint64_t(0)));
 }
 
@@ -45,7 +45,7 @@ LogicalResult importEmbeddingBackward(AtenNode &n) {
 }
 
 LogicalResult importIndexSelect(AtenNode &n) {
-  Value x = n.tensor("self"), at = n.tensor("index");
+  Value x = n.tensor("self"), at = n.fromFront(n.tensor("index"));
   if (!x || !at)
     return failure();
   if (ts::rankOf(x) == 0)
@@ -67,7 +67,8 @@ LogicalResult importGather(AtenNode &n) {
   // An index without elements may have any rank.
   if (llvm::any_of(n.dims(), [](Dim dim) { return dim.isConstant(0); }))
     return n.out(n.broadcastTo(n.scalar(0, n.element()), n.dims()));
-  Value x = withDim(n, n.tensor("self")), at = withDim(n, n.tensor("index"));
+  Value x = withDim(n, n.tensor("self")),
+        at = withDim(n, n.fromFront(n.tensor("index")));
   if (!x || !at)
     return failure();
   int64_t dim = n.dimension("dim", ts::rankOf(x));
@@ -161,7 +162,7 @@ LogicalResult combined(AtenNode &n, Value x, Value at, Value src, int64_t dim,
 LogicalResult scatter(AtenNode &n, std::optional<K> kind, bool mean = false) {
   Type type = combinedIn(n, kind);
   Value x = withDim(n, n.operand("self", type)),
-        at = withDim(n, n.tensor("index"));
+        at = withDim(n, n.fromFront(n.tensor("index")));
   if (!x || !at)
     return failure();
   int64_t dim = n.dimension("dim", ts::rankOf(x));
@@ -191,7 +192,8 @@ LogicalResult importIndexReduce(AtenNode &n) {
     return n.unsupported("the reduction '" + name + "'");
   Type type = combinedIn(n, kind);
   Value x = withDim(n, n.operand("self", type)),
-        at = withDim(n, n.tensor("index")), src = n.operand("source", type);
+        at = withDim(n, n.fromFront(n.tensor("index"))),
+        src = n.operand("source", type);
   if (!x || !at || !src)
     return failure();
   int64_t dim = n.dimension("dim", ts::rankOf(x));
@@ -223,7 +225,8 @@ template <bool adds> LogicalResult importIndexAdd(AtenNode &n) {
     kind = K::add;
   Type type = combinedIn(n, kind);
   Value x = withDim(n, n.operand("self", type)),
-        at = withDim(n, n.tensor("index")), src = n.operand("source", type);
+        at = withDim(n, n.fromFront(n.tensor("index"))),
+        src = n.operand("source", type);
   if (!x || !at || !src)
     return failure();
   int64_t dim = n.dimension("dim", ts::rankOf(x));

@@ -315,6 +315,17 @@ Dim AtenNode::bindClaimed(Value value, size_t index, size_t at) {
                                             : bindSize(value, name);
 }
 
+Value AtenNode::fromFront(Value index) {
+  auto type =
+      index ? dyn_cast<IntegerType>(ts::elementTypeOf(index)) : IntegerType();
+  if (!type || type.isUnsigned() || type.getWidth() < 32)
+    return index;
+  Value largest = integerScalar(llvm::maxIntN(type.getWidth()), type);
+  return select(
+      compare(ts::ComparePredicate::lt, index, integerScalar(0, type)), largest,
+      index);
+}
+
 LogicalResult AtenNode::out(Value value, size_t index) {
   if (!value || failed()) {
     if (!failed())

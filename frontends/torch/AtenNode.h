@@ -97,6 +97,10 @@ public:
   /// `dim` of result `index` (or a new one) gets the value of a 0-d i64 tensor.
   ts::Dim bindClaimed(mlir::Value value, size_t index, size_t dim);
 
+  /// Indices of an operator that counts from the front only: those below zero,
+  /// which ts counts from the end, are outside of every dim.
+  mlir::Value fromFront(mlir::Value index);
+
   /// Sets a result. A `value` of a wider type is converted to torch's element
   /// type. Fails if `value` is null: an error was reported.
   mlir::LogicalResult out(mlir::Value value, size_t index = 0);

@@ -204,6 +204,9 @@ LogicalResult importUniqueConsecutive(AtenNode &n) {
   Value x = n.tensor("self");
   if (x && n.has("dim") && ts::rankOf(x) != 1)
     return n.unsupported("runs of equal slices");
+  // torch's trace has another rank then.
+  if (n.has("dim") && n.integer("dim") < 0)
+    return n.unsupported("a dim from the end");
   return runs(n, ordered(n, flattened(n, x)), {});
 }
 

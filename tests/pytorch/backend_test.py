@@ -68,6 +68,11 @@ def test_a_mode_that_there_is_not():
         knapper.torch.compile(lambda x: x, mode="max-autotun")
 
 
+def test_a_mode_beside_options():
+    function = knapper.torch.compile(lambda x: x + 1, mode="max-autotune", threads=1, cache=False)
+    assert function(torch.ones(2)).tolist() == [2, 2]
+
+
 # ---- results
 
 

@@ -20,6 +20,10 @@ CASES = {
     "det": (torch.linalg.det, [(2, 3, 3)]),
     "logdet": (lambda x: torch.logdet(x @ x.mT + torch.eye(4)), [(4, 4)]),
     "slogdet of columns": (lambda x: torch.linalg.slogdet(x.mT)[1], [(2, 4, 4)]),
+    "inverse of nothing": (torch.linalg.inv, [(1, 1, 0, 0)]),
+    "solution of nothing": (torch.linalg.solve, [(0, 5, 5), (0, 5)]),
+    **{f"pdist {p}": (lambda x, p=p: F.pdist(x, p), [(4, 3)]) for p in (0, 1, 1.5, 2, 3, float("inf"))},
+    "fake quantization": (lambda x: torch.fake_quantize_per_tensor_affine(x, 0.1, 3, -8, 7), [(3, 5)]),
     "adaptive_avg_pool3d of nothing": (lambda x: F.adaptive_avg_pool3d(x, (3, 2, 5)), [(0, 3, 7, 6, 4)]),
 }
 

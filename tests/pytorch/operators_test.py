@@ -426,3 +426,23 @@ def test_float64_is_rounded_as_torch_does(dtype):
     middle = 1 + 2.0 ** (-11 if dtype == torch.float16 else -8)
     x = torch.tensor([middle + 2**-40, middle, middle - 2**-40, 1.0], dtype=torch.float64)
     assert torch.equal(knapper.torch.compile(lambda x: x.to(dtype), fallback="error")(x), x.to(dtype))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_the_length_of_an_infinity_and_nan(dtype):
+    values = torch.tensor([float("inf"), float("-inf"), float("nan"), 0.0, -3.0, 1e30]).to(dtype)
+    check(torch.hypot, values.repeat(6), values.repeat_interleave(6), rtol=1e-2)
+
+
+def test_fake_quantization():
+    x = torch.tensor([[-9.0, -0.26, -0.25, 0.05], [0.15, 0.25, 1.0, 99.0]])
+    scales, zeros = torch.tensor([0.1, 0.5]), torch.tensor([0, 2], dtype=torch.int32)
+    check(lambda x: torch.fake_quantize_per_tensor_affine(x, 0.1, 3, -128, 127), x)
+    check(lambda x: torch.fake_quantize_per_tensor_affine(x, scales[1], zeros[1], 0, 15), x)
+    check(lambda x: torch.fake_quantize_per_channel_affine(x, scales, zeros, 0, -8, 7), x)
+
+
+def test_runs_along_a_dim_from_the_end_are_refused():
+    # torch's trace of it has another rank.
+    with pytest.raises(Exception, match="a dim from the end"):
+        check(lambda x: torch.unique_consecutive(x, dim=-1), torch.tensor([1, 1, 2]))

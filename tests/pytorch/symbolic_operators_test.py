@@ -218,3 +218,8 @@ def test_norms_of_an_order_that_the_run_gives():
     x[1, 2] = 0
     for n in (2, 3, 4, -2):
         torch.testing.assert_close(made(x, n), torch.linalg.vector_norm(x, n, 1), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("factor", [0.5, 1.25])
+def test_images_by_factors_whose_products_are_exact(factor):
+    assert at_sizes(lambda x: F.interpolate(x, scale_factor=factor, mode="nearest-exact"), (2, 3, 5, 4), (3, 2, 7, 9)) == 0

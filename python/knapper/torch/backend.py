@@ -85,7 +85,8 @@ def _artefact(
     description = describe(module, options.fallback == "allow", saved, frozen)
     if told is not None:  # what the backward is traced with
         strides = parts.claimed(description.strides)
-        told += [strides.get(i) for i in range(len(description.results))]
+        first = versions.tokens(context.fw_metadata)
+        told += [strides.get(i) for i in range(first, len(description.results))]
     recipe = Recipe(
         description,
         options,
@@ -207,12 +208,13 @@ def compile(
 ) -> Any:
     """`torch.compile(model, backend="knapper")` with the fields of `Options` as
     keywords. Raises UserError for unknown ones at once."""
-    Options.of(options, mode)
+    if mode is not None:  # torch.compile takes either a mode or options
+        options["mode"] = mode
+    Options.of(options, None)
     return torch.compile(
         model,
         backend=backend,
         dynamic=dynamic,
         fullgraph=fullgraph,
-        mode=mode,
         options=options or None,
     )

@@ -10,7 +10,17 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from knapper.torch import embedding_bag, foreach, formulas, fused_attention, gradients, grid_sample, hashes, resize
+from knapper.torch import (
+    embedding_bag,
+    fake_quantize,
+    foreach,
+    formulas,
+    fused_attention,
+    gradients,
+    grid_sample,
+    hashes,
+    resize,
+)
 
 # Overload packets, "aten." left out.
 _WHOLE = """
@@ -68,6 +78,7 @@ def table() -> dict[Any, Callable[..., Any]]:
     made.update(embedding_bag.table())
     made.update(grid_sample.table())
     made.update(fused_attention.table())
+    made.update(fake_quantize.table())
     made.update(foreach.table())
     made.update(resize.table())
     made.update(hashes.table())

@@ -52,10 +52,11 @@ class Describer(NodeDescriber):
             results.add(node, index)
         told = [results.result(position, entry) for position, entry in enumerate(given)]  # type: ignore[arg-type]
         checks = [(results.add(node), name, is_matrix) for node, name, is_matrix in self.checks]
+        assertions = [(results.add(node), what) for node, what in self.assertions]
         text = self.text(fallback, results.named)
         return Description(
             text, self.inputs, results.outputs, told, self.symbols, self.overloads, self.by_torch,
-            len(self.nodes), checks, len(results.argument_of), self.begins, results.strides,
+            len(self.nodes), checks, len(results.argument_of), self.begins, results.strides, assertions,
         )  # fmt: skip
 
     def teller(self, symbol: str) -> tuple[Node, int] | None:
@@ -68,6 +69,22 @@ class Describer(NodeDescriber):
                 if sizes.is_symbol(size) and sizes.expression(size).name == symbol:
                     return node, dim
         return None
+
+    def begin_of(self, node: Node, start: Any) -> Any:
+        """Where a result begins behind the beginning of its base. torch has a symbol of
+        its own for that of a slice whose start data decides."""
+        value = node.meta["val"]
+        offset = value.storage_offset()
+        sliced = node.target is torch.ops.aten.slice.Tensor and len(node.args) > 2
+        first = node.args[2] if sliced else None
+        if not isinstance(first, Node) or not sizes.is_symbol(offset):
+            return offset - start
+        whole, dim = node.args[0].meta["val"], node.args[1]  # type: ignore[union-attr]
+        if not sizes.symbols(value.shape[dim]) <= self.symbols.keys():
+            return offset - start  # data decides where it ends, too
+        return sizes.Begin(
+            whole.storage_offset() - start, whole.stride(dim), first.meta["val"], whole.shape[dim], value.shape[dim]
+        )
 
     def base_of(
         self, node: Node, outputs: Any, argument_of: dict[Node, int]
@@ -222,9 +239,10 @@ class Results:
         kind, base, place = found
         place = self.add(base) if kind == "output" else place
         start = base.meta["val"].storage_offset()
-        counted = self._counted(*value.shape, *value.stride(), value.storage_offset(), start)
         try:
-            made_of = View(value, (kind, place), start, self.graph.symbols, counted=counted)
+            begin = self.graph.begin_of(entry, start)
+            counted = self._counted(*value.shape, *value.stride(), begin)
+            made_of = View(value, (kind, place), begin, self.graph.symbols, counted=counted)
         except sizes.Unknown:
             raise UserError(
                 "a result that is a part of an argument or of another result, and "

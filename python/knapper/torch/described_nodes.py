@@ -45,6 +45,7 @@ class NodeDescriber:
         self.is_called = True  # with tensors of the user's; a module's are row-major
         self.missing: list[str] = []
         self.checks: list[tuple[Any, str, bool]] = []
+        self.assertions: list[tuple[Any, str]] = []
         self.reals = Reals(lambda node: self.nodes.append(node))
         self.written: dict[Node, list[str]] = {}  # Triton launch -> its results
         self.line = ""  # of the node at hand
@@ -236,6 +237,9 @@ class NodeDescriber:
         name = name_of(target)
         if name == "aten._linalg_check_errors.default":
             self.check(node.args, node.kwargs)
+            return
+        if name == "aten._assert_async.msg" and len(self.module_of) == 1:
+            self.assertions.append((node.args[0], str(node.args[1])))
             return
         if value is None or isinstance(value, (torch.SymInt, torch.SymBool, torch.SymFloat, int)):
             if name == "aten.copy_.default":
@@ -480,7 +484,8 @@ class NodeDescriber:
         index = self.place_of(root)
         start = 0 if fixed else root.meta["val"].storage_offset()
         try:
-            made = View(value, ("argument", index), start, self.symbols, fixed)
+            begin = value.storage_offset() - start
+            made = View(value, ("argument", index), begin, self.symbols, fixed)
         except sizes.Unknown:
             return False
         self.add_tensor(node, value, Input(argument=index, view=made))

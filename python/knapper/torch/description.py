@@ -81,17 +81,17 @@ class View:
     AOTAutograd makes the user's tensor of where the result lies."""
 
     def __init__(
-        self, value: Any, base: tuple[str, int], start: Any, symbols: Any,
+        self, value: Any, base: tuple[str, int], begin: Any, symbols: Any,
         fixed: bool = False, counted: dict[str, tuple[int, int]] | None = None,
     ) -> None:  # fmt: skip
-        """base: ("argument" | "output", index), whose tensor begins at `start`. fixed:
-        the place counts from the storage's beginning, wherever the base lies in it.
+        """base: ("argument" | "output", index), behind whose beginning the result begins
+        by `begin`. fixed: the place counts from the storage's beginning, wherever the base lies in it.
         counted: as sizes.evaluator has them. sizes.Unknown where a number of it has
         no place."""
         self.base = base
         self._fixed = fixed
         self._rank = value.dim()
-        given = [*value.shape, *value.stride(), value.storage_offset() - start]
+        given = [*value.shape, *value.stride(), begin]
         self._given, self._symbols = [sizes.kept(size) for size in given], symbols
         self._counted = counted or {}
         self._numbers = sizes.evaluator(self._given, symbols, self._counted)
@@ -153,6 +153,8 @@ class Description:
     begins: dict[int, int] = dataclasses.field(default_factory=dict)
     # Of results that lie in another way than torch claims: their strides.
     strides: dict[int, tuple[int, ...]] = dataclasses.field(default_factory=dict)
+    # Of `torch._assert_async`: (output that must be true, the error's text).
+    assertions: list[tuple[int, str]] = dataclasses.field(default_factory=list)
     weights: Weights = dataclasses.field(default_factory=Weights)  # behind the text
 
     def __getstate__(self) -> dict[str, Any]:

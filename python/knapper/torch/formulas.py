@@ -176,6 +176,30 @@ def take(self: Tensor, index: Tensor) -> Tensor:
     return torch.ops.aten.index.Tensor(self.reshape(-1), [index])
 
 
+def index(self: Tensor, indices: list[Tensor | None]) -> Tensor:
+    """Masks by the places where they are true."""
+    masks = (torch.bool, torch.uint8)
+    if not any(at is not None and at.dtype in masks for at in indices):
+        return NotImplemented
+    places: list[Tensor | None] = []
+    for at in indices:
+        is_mask = at is not None and at.dtype in masks
+        places += at.nonzero().unbind(1) if is_mask else [at]
+    return torch.ops.aten.index.Tensor(self, places)
+
+
+def index_fill(self: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
+    """Indices may count from the end here, those of `index_copy` may not."""
+    if self.dim() == 0:
+        return index_fill(self.reshape(1), 0, index, value).reshape([])
+    at = torch.where(index < 0, index + self.shape[dim], index).reshape(-1)
+    shape = list(self.shape)
+    shape[dim] = at.shape[0]
+    if not isinstance(value, Tensor):
+        value = torch.full([], value, dtype=self.dtype, device=self.device)
+    return self.index_copy(dim, at, value.to(self.dtype).expand(shape))
+
+
 def bucketize(
     self: Tensor, boundaries: Tensor, *, out_int32: bool = False, right: bool = False
 ) -> Tensor:
@@ -217,6 +241,9 @@ def table() -> dict[Any, Callable[..., Any]]:
         aten.histogram.bin_ct: histogram_of_count,
         aten.bucketize.Tensor: bucketize,
         aten.searchsorted.Tensor: searchsorted,
+        aten.index.Tensor: index,
+        aten.index_fill.int_Scalar: index_fill,
+        aten.index_fill.int_Tensor: index_fill,
         aten.take.default: take,
         aten._efficientzerotensor.default: efficient_zero_tensor,
     }

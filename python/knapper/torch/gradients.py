@@ -45,11 +45,28 @@ def adaptive_avg_pool3d_backward(grad_output: Tensor, self: Tensor) -> Tensor:
     return grad.to(self.dtype)
 
 
+def pdist_backward(grad: Tensor, self: Tensor, p: float, pdist: Tensor) -> Tensor:
+    """Each pair's gradient goes to both of its points; where these are one, 0."""
+    first, second = torch.triu_indices(self.shape[0], self.shape[0], 1).unbind(0)
+    by, length = self[first] - self[second], pdist.unsqueeze(1)
+    size, along = by.abs(), grad.unsqueeze(1) * by.sign()
+    if p == 0:
+        return torch.zeros_like(self)
+    if p == float("inf"):
+        part = along * (size == length)
+    else:
+        part = along * (size / length).pow(p - 1)
+    part = torch.where((length == 0) | (size == 0), torch.zeros_like(part), part)
+    zeros = torch.zeros_like(self)
+    return zeros.index_add(0, first, part).index_add(0, second, -part)
+
+
 def table() -> dict[Any, Callable[..., Any]]:
     """Overload -> formula."""
     aten = torch.ops.aten
     return {
         aten.masked_scatter_backward.default: masked_scatter_backward,
+        aten._pdist_backward.default: pdist_backward,
         aten.replication_pad1d_backward.default: replication_pad_backward,
         aten.replication_pad2d_backward.default: replication_pad_backward,
         aten.replication_pad3d_backward.default: replication_pad_backward,

@@ -175,7 +175,9 @@ class Program:
     def _find_signature(self) -> Signature | None:
         """How the library reads a call's tensors itself; None where it cannot."""
         description = self.description
-        if self._empty is None or not Signature.available() or description.checks:
+        if self._empty is None or not Signature.available():
+            return None
+        if description.checks or description.assertions:
             return None
         if self._gpu and self._gpu.index is None:
             return None
@@ -329,6 +331,8 @@ class Program:
         del held
         for index, name, is_matrix in description.checks:
             torch._linalg_check_errors(outputs[index], name, is_matrix=is_matrix)
+        for index, told in description.assertions:
+            torch._assert_async(outputs[index], told)
         for output, (size, stride, memory), index in zip(
             description.outputs, shapes, range(len(outputs))
         ):

@@ -24,6 +24,24 @@ class Formula:
             self.text = None
 
 
+class Begin(Formula):
+    """Where a slice begins whose start data decides: `at` elements along a dim of `size`
+    behind `base`, of which it has `length`."""
+
+    def __init__(self, base: Any, stride: Any, at: Any, size: Any, length: Any) -> None:
+        given = (base, stride, at, size, length)
+        self.symbols = set().union(*map(symbols, given))
+        behind, step, *where = map(python, given)
+        self.text = f"({behind} + {step} * begin({', '.join(where)}))"
+
+
+def _begin(at: int, size: int, length: int) -> int:
+    found = at + size if at < 0 else at
+    if found < 0 or found + length > size:
+        raise IndexError(f"start ({at}) + length ({length}) exceeds dimension size ({size})")
+    return found
+
+
 def kept(size: Any) -> Any:
     """A size as what is written to a cache can have it: an int or a Formula."""
     if not isinstance(size, torch.SymInt):
@@ -136,7 +154,7 @@ def evaluator(
         argument, dim = places[name]
         source.append(f"    {name} = a[{argument}]" + (f".shape[{dim}]" if dim >= 0 else ""))
     source.append(f"    return [{', '.join(map(python, values))}]")
-    space: dict[str, Any] = {}
+    space: dict[str, Any] = {"begin": _begin}
     exec("\n".join(source), space)
     return space["numbers"]
 
@@ -147,6 +165,16 @@ _ALIASES = {
     "PythonMod": "Mod",
     "IntTrueDiv": "IntTrueDiv",
 }
+
+
+def _scaled(e: Any) -> tuple[int, Any, int] | None:
+    """A float times a whole number as numerator, number and denominator. Of floats such
+    as 0.5 and 1.25, whose product with a size is exact; others round."""
+    factor, rest = e.as_coeff_Mul()
+    if not factor.is_Float or type(rest).__name__ != "ToFloat":
+        return None
+    top, under = float(factor).as_integer_ratio()
+    return (top, rest.args[0], under) if 0 < top < 1 << 16 and under < 1 << 16 else None
 
 
 def _write(e: Any, names: dict[str, str] | None) -> str:
@@ -174,6 +202,10 @@ def _write(e: Any, names: dict[str, str] | None) -> str:
         if under.is_Integer and int(under) > 0 and (name != "TruncToInt" or top.is_nonnegative):
             more = int(under) - 1 if name == "CeilToInt" else 0
             return inner(FloorDiv(top + more, under))
+    scaled = _scaled(ratio) if ratio is not None else None
+    if scaled is not None and (name != "TruncToInt" or scaled[1].is_nonnegative):
+        top, size, under = scaled
+        return inner(FloorDiv(top * size + (under - 1 if name == "CeilToInt" else 0), under))
     name = _ALIASES.get(name, name)
     if name not in ("FloorDiv", "Mod", "Max", "Min"):
         raise Unknown(str(e))

@@ -58,12 +58,19 @@ def autograd_cache(
 
 
 def saves(metadata: Any) -> int | None:
-    """How many results of a forward are the user's, before those that the backward
-    reads; None where it is not known. Tells torch that no backward writes into
-    these: `retain_graph=True` may follow whenever."""
+    """How many results of a forward, tokens of effects among them, come before those
+    that the backward reads; None where it is not known. Tells torch that no backward
+    writes into these: `retain_graph=True` may follow whenever."""
     if hasattr(metadata, "bw_donated_idxs"):
         metadata.bw_donated_idxs = []
-    return getattr(metadata, "num_forward", None)
+    forward = getattr(metadata, "num_forward", None)
+    return None if forward is None else forward + tokens(metadata)
+
+
+def tokens(metadata: Any) -> int:
+    """Results of a forward that keep effects in order, before all others. torch counts
+    no result with them."""
+    return len(getattr(metadata, "tokens", ()))
 
 
 @functools.cache
