@@ -275,7 +275,7 @@ LogicalResult importFft(HloNode &n) {
   for (int64_t i = 0; i < count; ++i) {
     int64_t dim = rank - count + i, own = shape[dim];
     bool halved = toReal && i == count - 1;
-    if (lengths[i] < 1 || own != (halved ? lengths[i] / 2 + 1 : lengths[i]))
+    if (lengths[i] < 0 || own != (halved ? lengths[i] / 2 + 1 : lengths[i]))
       return n.damaged("has " + Twine(own) + " elements for a length of " +
                        Twine(lengths[i]));
     elements *= static_cast<double>(lengths[i]);
@@ -283,6 +283,15 @@ LogicalResult importFft(HloNode &n) {
       others.push_back(dim);
   }
   int64_t last = rank - 1;
+  if (elements == 0) { // sums of nothing
+    int64_t length = lengths.back();
+    shape[last] = fromReal && length ? length / 2 + 1 : length;
+    SmallVector<Dim> dims;
+    for (int64_t size : shape)
+      dims.push_back(n.dim(size));
+    Value zeros = n.broadcastTo(n.scalarFor(x.re, 0), dims);
+    return n.out(toReal ? zeros : hloJoin(n, {zeros, zeros}));
+  }
   auto alongOthers = [&] {
     for (int64_t dim : others)
       x = alongDim(n, x, dim, lengths[count - rank + dim], back,

@@ -258,7 +258,7 @@ std::optional<ScatterWindows> readWindows(HloNode &n) {
     if (!dropped && next == s.windows.size())
       return damaged("its dims of windows do not fit");
     sizes.push_back(dropped ? 1 : s.updates[s.windows[next++]]);
-    if (sizes.back() > s.own[dim])
+    if (!dropped && sizes.back() > s.own[dim])
       return damaged("its windows are larger than the operand");
   }
   std::optional<HloWindows> at = readHloWindows(
@@ -333,6 +333,27 @@ LogicalResult scatterAll(HloNode &n, ArrayRef<Scattered> operands,
   return mlir::success();
 }
 
+/// Windows that are all of the operands become rows of operands that have one
+/// row. Their places.
+Value asRows(HloNode &n, MutableArrayRef<Scattered> operands,
+             ArrayRef<int64_t> batch) {
+  for (Scattered &each : operands) {
+    SmallVector<int64_t> own = n.shape(each.x),
+                         updates = n.shape(each.update);
+    own.insert(own.begin(), 1);
+    updates.insert(updates.begin() + static_cast<int64_t>(batch.size()), 1);
+    each.x = n.reshapeTo(each.x, own);
+    each.update = n.reshapeTo(each.update, updates);
+    if (each.order.plane)
+      ++*each.order.plane;
+  }
+  SmallVector<ts::Dim> dims;
+  for (int64_t size : batch)
+    dims.push_back(n.dim(size));
+  dims.append(2, n.dim(1));
+  return n.broadcastTo(n.integerScalar(0, n.b.getI64Type()), dims);
+}
+
 LogicalResult importScatter(HloNode &n) {
   if (n.results.empty() || n.size() != 2 * n.results.size() + 1)
     return n.damaged("it has not one result and one update an operand");
@@ -341,7 +362,7 @@ LogicalResult importScatter(HloNode &n) {
     return failure();
   SmallVector<Scattered, 1> operands;
   for (size_t i = 0; i < n.results.size(); ++i) {
-    if (llvm::is_contained(s->updates, 0)) {
+    if (llvm::is_contained(s->updates, 0) || llvm::is_contained(s->own, 0)) {
       if (failed(n.out(n[i], i)))
         return failure();
       continue;
@@ -363,13 +384,13 @@ LogicalResult importScatter(HloNode &n) {
       each.update = n.make<ts::NegOp>(each.update);
   HloWindows &w = s->at;
   SmallVector<int64_t> placed = w.placed();
-  if (placed.empty())
-    return w.batch.empty() ? scatterAll(n, operands, combines)
-                           : n.unsupported("of several windows that are all of "
-                                           "the operand");
+  bool whole = placed.empty();
+  if (whole && w.batch.empty())
+    return scatterAll(n, operands, combines);
   auto batch = static_cast<int64_t>(w.batch.size());
   Value fits = fitting(n, w);
-  Value inside = hloPlaces(n, w); // those of others are 0
+  Value inside = whole ? asRows(n, operands, w.batch)
+                       : hloPlaces(n, w); // those of others are 0
   bool repeats = combines && !n.flag("unique_indices") && batch;
   if (combines && !repeats) {
     SmallVector<Value> from, updates;
@@ -417,6 +438,8 @@ LogicalResult importScatter(HloNode &n) {
     Value y = each.x;
     if (fits && each.replaces)
       y = n.sliceDim(y, 0, n.dim(0), n.dim(s->own[placed[0]]));
+    if (whole)
+      y = n.reshapeTo(y, ArrayRef(n.shape(y)).drop_front());
     if (failed(n.out(n.transpose(y, each.order.back), i)))
       return failure();
   }

@@ -45,10 +45,14 @@ static LogicalResult broadcastOfReshape(BroadcastOp op,
   return success();
 }
 
-/// A broadcast that only adds dims of size 1 is a reshape.
+/// A broadcast that only adds dims of size 1 is a reshape. That of equal
+/// elements would fold and become a broadcast again, also of those that no
+/// double holds.
 static LogicalResult broadcastOfUnits(BroadcastOp op,
                                       PatternRewriter &rewriter) {
+  SplatElementsAttr splat;
   if (splatOf(op.getInput()) ||
+      matchPattern(op.getInput(), m_Constant(&splat)) ||
       !(elementCount(op.getInput().getType()) == elementCount(op.getType())))
     return failure();
   rewriter.replaceOpWithNewOp<ReshapeOp>(op, op.getType(), op.getInput());

@@ -72,6 +72,21 @@ def fouriers() -> Iterator[Program]:
 
 
 @register
+def fouriers_of_nothing() -> Iterator[Program]:
+    """Transforms of length 0, whose results have no element."""
+    for real, element in (("f32", "complex<f32>"), ("f64", "complex<f64>")):
+        for kind, given, have, wanted, result in (
+            ("FFT", element, (2, 0), (2, 0), element), ("IFFT", element, (2, 0), (2, 0), element),
+            ("RFFT", real, (2, 0), (2, 0), element), ("IRFFT", element, (2, 1), (2, 0), real),
+        ):  # fmt: skip
+            x, y = tame(given, have), np.zeros_like(tame(result, wanted))
+            yield build(
+                f"fft {kind} {given} of length 0", "fft", given, [(x, given)],
+                f"%r0 = stablehlo.fft %a0, type = {kind}, length = [0] : ({tensor(have, given)}) -> {tensor(wanted, result)}", [tensor(wanted, result)], expected=[y],
+            )  # fmt: skip
+
+
+@register
 def matrices() -> Iterator[Program]:
     for element in ("f32", "f64", "bf16", "f16", *COMPLEX):
         random = np.random.default_rng(4)

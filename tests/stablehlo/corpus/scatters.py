@@ -90,3 +90,43 @@ def zeros() -> Iterator[Program]:
                     f"scatter {op} {element} zeros {kind}", "scatter", element, [(x, element), (at, "i32"), (u, element)], body,
                     [made] * len(expected), expected=expected,
                 )  # fmt: skip
+
+
+@register
+def whole_windows() -> Iterator[Program]:
+    """Several windows that are all of the operand, one after the other: no index names a dim."""
+    functions = {"replace": lambda _, q: q, "add": np.add, "subtract": np.subtract, "multiply": np.multiply, "maximum": np.maximum, "divide": np.divide}
+    for element in ("f32", "i32", "complex<f32>"):
+        for op, function in functions.items():
+            if (element in COMPLEX and op in ("maximum", "divide")) or (element == "i32" and op == "divide"):
+                continue
+            for name, batch in (("row", (3,)), ("grid", (2, 2))):
+                x, u = tame(element, (5, 4)), tame(element, (*batch, 5, 4), 5)
+                wanted = x
+                with np.errstate(all="ignore"):  # zeros divided by zeros
+                    for each in u.reshape(-1, 5, 4):
+                        wanted = function(wanted, each)
+                rank = len(batch)
+                at = np.zeros((*batch, 0), np.int32)
+                types = [tensor(x.shape, element), tensor(at.shape, "i32"), tensor(u.shape, element)]
+                numbers = f"update_window_dims = [{rank}, {rank + 1}], index_vector_dim = {rank}"
+                yield build(
+                    f"scatter {op} {element} whole windows in a {name}", "scatter", element, [(x, element), (at, "i32"), (u, element)],
+                    scatter(op, element, "%a0, %a1, %a2", types, "%r0", numbers), [types[0]], expected=[wanted.astype(x.dtype)], ulps=4,
+                    absolute=1e-5 if element == "complex<f32>" else 0,
+                )  # fmt: skip
+
+
+@register
+def empty_operands() -> Iterator[Program]:
+    """No place lies in an operand of no elements, though windows have one along its dim."""
+    for element in ("f32", "i8", "complex<f64>"):
+        for op in ("replace", "add"):
+            for kind, rest, numbers in (("elements", (), ELEMENTS), ("rows", (4,), ROWS)):
+                x, u = tame(element, (0, *rest)), tame(element, (3, *rest))
+                at = np.arange(3, dtype=np.int32)[:, None]
+                types = [tensor(x.shape, element), tensor(at.shape, "i32"), tensor(u.shape, element)]
+                yield build(
+                    f"scatter {op} {element} {kind} into nothing", "scatter", element, [(x, element), (at, "i32"), (u, element)],
+                    scatter(op, element, "%a0, %a1, %a2", types, "%r0", numbers), [types[0]], expected=[x],
+                )  # fmt: skip
