@@ -114,8 +114,15 @@ bool chooseGemvAccess(const MatmulProblem &matmul, const TargetDesc &target,
 void chooseGemv(const MatmulProblem &matmul, const TargetDesc &target,
                 SmallVectorImpl<Schedule> &schedules) {
   int64_t bytes = ts::elementBytes(ts::elementTypeOf(matmul.lhs.base));
-  // (Of two bytes and less a warp would read half a line.)
-  for (int64_t width : {16, 8, 4}) {
+  // Of two bytes a warp reads half a line: those of a small B are waited for,
+  // whatever their width, and a thread's sum is there sooner than a tile's.
+  constexpr int64_t smallElements = 1 << 14;
+  std::optional<int64_t> elements =
+      (matmul.rhs.free * matmul.rhs.contract * matmul.lhs.free).asConstant();
+  SmallVector<int64_t> widths = {16, 8, 4};
+  if (bytes < widths.back() && elements && *elements <= smallElements)
+    widths.push_back(bytes);
+  for (int64_t width : widths) {
     size_t before = schedules.size();
     if (chooseGemvAccess(matmul, target, width / bytes, schedules))
       return;

@@ -117,13 +117,15 @@ struct SimtChooser {
     config.epilogueColumns = run;
     return config;
   }
-  Schedule best(const SimtProblem &problem) const;
-  SmallVector<Schedule> byRanges(SimtProblem problem,
-                                 ArrayRef<Axis> axes) const;
+  Schedule best(const SimtProblem &problem);
+  SmallVector<Schedule> byRanges(SimtProblem problem, ArrayRef<Axis> axes);
+
+  std::optional<MatmulGpuSchedule> last = {}; ///< that was chosen
 };
 
-/// The schedule with the least modelled time.
-Schedule SimtChooser::best(const SimtProblem &problem) const {
+/// The schedule with the least modelled time; the one before where it takes
+/// hardly longer, so that ranges have fewer variants.
+Schedule SimtChooser::best(const SimtProblem &problem) {
   std::optional<MatmulGpuSchedule> best;
   double least = 0;
   for (const SimtShape &shape : kShapes) {
@@ -153,13 +155,16 @@ Schedule SimtChooser::best(const SimtProblem &problem) const {
       least = cycles;
     }
   }
-  return scheduleOf(matmul, outer, *best);
+  constexpr double hardly = 1.03;
+  if (!last || cyclesOf(problem, *last) > hardly * least)
+    last = best;
+  return scheduleOf(matmul, outer, *last);
 }
 
 /// The schedules of every range of the axes, the first axis outermost.
 /// Neighbouring ranges with the same schedules become one.
 SmallVector<Schedule> SimtChooser::byRanges(SimtProblem problem,
-                                            ArrayRef<Axis> axes) const {
+                                            ArrayRef<Axis> axes) {
   if (axes.empty())
     return {best(problem)};
   auto same = [](const Schedule &a, const Schedule &b) {
@@ -209,8 +214,10 @@ void chooseSimt(const MatmulProblem &matmul, int64_t run,
       batch = ts::product(n.context(), outer.sizes);
   // One cut serves few rows badly and another many; of several symbolic sizes
   // coarser ones, as each multiplies the others'.
-  constexpr SizeRange fine[] = {{16, 16},   {64, 48},     {160, 128},
-                                {512, 320}, {1536, 1024}, {4096, 3072}},
+  constexpr SizeRange fine[] = {{16, 16},     {32, 32},     {64, 64},
+                                {128, 128},   {256, 256},   {384, 384},
+                                {512, 512},   {1024, 1024}, {1536, 1280},
+                                {2048, 2048}, {4096, 3072}},
                       coarse[] = {{32, 32}, {256, 128}, {2048, 1024}},
                       batches[] = {{16, 8}, {128, 64}};
   bool alone = m.isSymbolic() + n.isSymbolic() + batch.isSymbolic() == 1;
