@@ -36,15 +36,15 @@ int64_t bytesOf(ts::ConvOp op) {
 /// Multiply-adds in the code of a thread and channel, at most, and registers of
 /// a thread of which an SM holds 512. Weights in a loop over channels are read
 /// ahead: more of them than this spill.
-constexpr int64_t mostSteps = 640, mostRegisters = 80, mostWeights = 144;
+constexpr int64_t mostSteps = 640, mostRegisters = 80, mostWeights = 72;
 
 /// What a thread keeps: its sums, the elements that it sees and where they lie
 /// from channel to channel, where its features' weights begin.
 int64_t registersOf(const DirectConv &c, const DirectShape &shape) {
-  constexpr int64_t others = 16;
+  const int64_t others = c.channels > 1 ? 24 : 16;
   int64_t seen = neighboursSeen(shape.rows, c.sh, c.kh, c.dh) * c.kw;
   return shape.features * shape.rows + (c.channels > 1 ? 3 : 2) * seen +
-         (c.features % shape.features ? 2 * shape.features : 0) + others;
+         (c.features % shape.features ? 4 * shape.features : 0) + others;
 }
 
 double secondsOf(const DirectConv &c, const TargetDesc &target,
