@@ -1,3 +1,4 @@
+#include "codegen/schedule/core/Schedule.h"
 #include "compiler/pipeline/Pack.h"
 #include "compiler/pipeline/Table.h"
 #include "graph/fold/FoldConstants.h"
@@ -91,8 +92,15 @@ LogicalResult arrangeChannels(func::FuncOp function,
   bool threads = state.targets.front().simt;
   if (!threads)
     splitConvPhases(function, phasesPreferPlanes);
-  return useChannelsLast(function, /*onlyMixing=*/threads,
-                         /*keepPlanes=*/!threads);
+  // What is to be converted is as wide as that only behind this phase.
+  bool converts =
+      state.options.dtype == "bf16" || state.options.dtype == "f16";
+  return useChannelsLast(
+      function, /*onlyMixing=*/threads, /*keepPlanes=*/!threads,
+      [&](ts::ConvOp op) {
+        return !(converts && ts::elementTypeOf(op.getInput()).isF32()) &&
+               isTakenDirectly(op, state.targets.front());
+      });
 }
 
 LogicalResult chooseTransforms(func::FuncOp function,

@@ -166,8 +166,11 @@ static LogicalResult spreadConv(ConvOp op, PatternRewriter &rewriter) {
   return success();
 }
 
+/// On a convolution that keeps its channels first.
+static constexpr StringLiteral keptName = "ts.channels_first";
+
 static LogicalResult convChannelsLast(ConvOp op, PatternRewriter &rewriter) {
-  if (op.getChannelsLast())
+  if (op.getChannelsLast() || op->hasAttr(keptName))
     return failure();
   int64_t rank = rankOf(op);
   SmallVector<int64_t> filterOrder;
@@ -445,21 +448,31 @@ static bool isDepthwise(ConvOp op) {
   return op.getGroups() > 1 && filter[channels].isConstant(1);
 }
 
-LogicalResult knapper::useChannelsLast(func::FuncOp function, bool onlyMixing,
-                                       bool keepPlanes) {
+LogicalResult
+knapper::useChannelsLast(func::FuncOp function, bool onlyMixing,
+                         bool keepPlanes,
+                         llvm::function_ref<bool(ConvOp)> keeps) {
   bool found = false;
+  SmallVector<ConvOp> kept;
   function.walk([&](Operation *op) {
     auto conv = dyn_cast<ConvOp>(op);
-    found |= onlyMixing ? conv && !isDepthwise(conv) : isa<ConvOp, PoolOp>(op);
+    if (keeps && conv && keeps(conv))
+      kept.push_back(conv);
+    else
+      found |=
+          onlyMixing ? conv && !isDepthwise(conv) : isa<ConvOp, PoolOp>(op);
   });
   if (!found)
     return success();
+  for (ConvOp conv : kept)
+    conv->setAttr(keptName, UnitAttr::get(function.getContext()));
   RewritePatternSet patterns(function.getContext());
   populateAlgebraPatterns(patterns);
   populateMovementPatterns(patterns, /*sinkTransposes=*/true);
   populateDotPatterns(patterns);
   populateChannelsLastPatterns(patterns, keepPlanes);
   rewrite(function, std::move(patterns));
+  function.walk([](ConvOp conv) { conv->removeAttr(keptName); });
   IRRewriter rewriter(function.getContext());
   DominanceInfo dominance(function);
   eliminateCommonSubExpressions(rewriter, dominance, function);

@@ -34,6 +34,10 @@ namespace mlir::func {
 class FuncOp;
 }
 
+namespace knapper::ts {
+class ConvOp;
+}
+
 namespace knapper {
 
 /// The patterns of the table above. `keepPlanes`: as of useChannelsLast.
@@ -43,9 +47,11 @@ void populateChannelsLastPatterns(mlir::RewritePatternSet &patterns,
 /// Applies the patterns, with those of `simplify`, to a fixed point.
 /// `onlyMixing`: only if some convolution reads several channels for one
 /// feature. `keepPlanes`: convolutions and pools that prefer it (PlaneLayout.h)
-/// keep channels first. Fails if the patterns do not converge.
-mlir::LogicalResult useChannelsLast(mlir::func::FuncOp function,
-                                    bool onlyMixing = false,
-                                    bool keepPlanes = false);
+/// keep channels first. `keeps`: so do these, as of where they stand in the
+/// graph; null: none. Fails if the patterns do not converge.
+mlir::LogicalResult
+useChannelsLast(mlir::func::FuncOp function, bool onlyMixing = false,
+                bool keepPlanes = false,
+                llvm::function_ref<bool(ts::ConvOp)> keeps = nullptr);
 
 } // namespace knapper

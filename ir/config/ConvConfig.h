@@ -138,6 +138,21 @@ struct DepthwiseRowsGpuConfig {
   }
 };
 
+/// GpuDirectConv.cpp.
+struct DirectConvGpuConfig {
+  int64_t features = 0; ///< of a thread
+  int64_t rows = 0;     ///< results of each feature, one below the other
+  int64_t threads = 1;  ///< of a program
+
+  template <class Config, class Visit>
+  static void fields(Config &c, Visit &&visit) {
+    constexpr int64_t none = 0, one = 1;
+    visit("features", c.features, none, true);
+    visit("rows", c.rows, none, true);
+    visit("threads", c.threads, one, true);
+  }
+};
+
 /// GpuWindow.cpp.
 struct WindowGpuConfig {
   int64_t lanes = 0;   ///< channels, or columns, of a thread; 0: one

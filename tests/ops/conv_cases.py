@@ -147,6 +147,19 @@ for dtype in ["f32", "bf16"]:
     conv("symbolic image", dtype, t(1, 3, "h", "w"), t(4, 3, 3, 3), t(1, 4, "h", "w"), [1, 1], None, [1, 1], [1, 1],
          sizes=[dict(h=5, w=5), dict(h=8, w=33)])
 # Filters that few pixels read where they lie: all channels in one chunk, several chunks, an image of one column.
+# Few channels and features, as they lie (GPUs): features of a thread that end behind the last one, groups, all borders.
+for dtype in ["f32", "bf16", "f16"]:
+    t = lambda *d, dtype=dtype: T(dtype, *d)
+    conv("direct", dtype, t("n", 1, 71, 57), t(12, 1, 5, 1), t("n", 12, 69, 57), [1, 1], None, [1, 0], [1, 0], sizes=N)
+    conv("direct prime", dtype, t("n", 3, 40, 33), t(37, 3, 3, 3), t("n", 37, 40, 33), [1, 1], None, [1, 1], [1, 1], sizes=N)
+    conv("direct strided", dtype, t("n", 2, 41, 35), t(7, 2, 4, 3), t("n", 7, 13, 18), [3, 2], None, [0, 1], [1, 2], sizes=N)
+    conv("direct dilated", dtype, t("n", 2, 30, 31), t(6, 2, 3, 2), t("n", 6, 30, 31), [1, 1], [2, 3], [1, 3], [3, 0], sizes=N)
+    conv("direct multiplier", dtype, t("n", 6, 29, 17), t(18, 1, 3, 3), t("n", 18, 29, 17), [1, 1], None, [1, 1], [1, 1],
+         attributes="{groups = 6 : i64}", sizes=N)
+    conv("direct groups", dtype, t("n", 8, 19, 40), t(10, 4, 1, 5), t("n", 10, 19, 36), [1, 1],
+         attributes="{groups = 2 : i64}", sizes=N)
+    conv("direct symbolic", dtype, t(2, 1, "h", "w"), t(5, 1, 3, 3), t(2, 5, "h", "w"), [1, 1], None, [1, 1], [1, 1],
+         sizes=[dict(h=1, w=1), dict(h=13, w=70), dict(h=66, w=5)])
 for name, c, image, window in [("at once", 48, [8, 7], [3, 3]), ("in chunks", 224, [5, 6], [3, 3]),
                                ("of one column", 32, [11, 1], [3, 1]), ("of one column in chunks", 672, [7, 1], [3, 1])]:
     out = [n - k + 1 for n, k in zip(image, window)]

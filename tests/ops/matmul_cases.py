@@ -149,6 +149,13 @@ for k, n, transposed in [(2056, 72, True), (2056, 136, False), (2051, 75, True),
          f"%0 = ts.dot %x, %w batch [] x [] contract [1] x [{int(transposed)}] {{ts.tf32}} : {x}, {w}\n"
          f"  %1 = ts.broadcast %b [1] : {T('f32', n)} to {y}\n  %r = ts.add %0, %1 : {y}", y,
          [dict(m=m) for m in [7, 29, 150, 290]], None, "relative 1e-3")
+# A variant for every range of rows.
+for k, n, transposed in [(520, 200, True), (512, 136, False), (333, 75, False)]:
+    x, w, y = T("f32", "m", k), T("f32", *((n, k) if transposed else (k, n))), T("f32", "m", n)
+    case(f"dot ranges of rows {k} {n} {'nt' if transposed else 'nn'} f32", [In("x", x), In("w", w)],
+         f"%r = ts.dot %x, %w batch [] x [] contract [1] x [{int(transposed)}] : {x}, {w}", y,
+         [dict(m=m) for m in [0, 9, 17, 130, 601, 1600, 4100]],
+         lambda x, w, transposed=transposed: wide(x) @ (wide(w).T if transposed else wide(w)), "relative 2e-5")
 x, w, y = T("f32", 3, "m", "k"), T("f32", 3, "n", "k"), T("f16", 3, "m", "n")
 case("dot tf32 batch", [In("x", x), In("w", w)],
      f"%0 = ts.dot %x, %w batch [0] x [0] contract [2] x [2] {{ts.tf32}} : {x}, {w}\n"

@@ -79,6 +79,13 @@ private:
         stateWord(tileNumber), llvm::Align(4));
     x->setAtomic(llvm::AtomicOrdering::Monotonic, device);
   }
+  /// Between two reads of what is not there yet: those who wait are many, and
+  /// the cache that they read would keep the others from writing it.
+  void sleep() {
+    constexpr unsigned nanoseconds = 200;
+    b.CreateIntrinsic(llvm::Intrinsic::nvvm_nanosleep, {},
+                      {number(nanoseconds)});
+  }
   llvm::Value *saysOf(llvm::Value *x) { return b.CreateLShr(x, kCountBits); }
   llvm::Value *countOf(llvm::Value *x) {
     return b.CreateAnd(x, number((1u << kCountBits) - 1));
@@ -90,6 +97,10 @@ private:
   /// The tile's count of this thread's value. With `keeps` those of each warp
   /// become what the warps before it have.
   llvm::Value *sumWarps(bool keeps);
+  struct Walk {
+    llvm::Value *count, *next, *done;
+  };
+  Walk look(llvm::Value *at, unsigned atOnce);
   void lookBack(llvm::Value *total);
   /// What threads before this one have, of each of two numbers.
   std::pair<llvm::Value *, llvm::Value *> before(llvm::Value *x,
@@ -184,48 +195,68 @@ llvm::Value *RadixPassLowering::sumWarps(bool keeps) {
   return total;
 }
 
-// The words of some tiles are read at once: a tile that began with many others
-// walks past all of them.
+/// What was found of the tiles before `at`: their count, how many have one, and
+/// whether the last of these has the sum of all before it.
+RadixPassLowering::Walk RadixPassLowering::look(llvm::Value *at,
+                                                unsigned atOnce) {
+  SmallVector<llvm::Value *> read;
+  for (unsigned i = 0; i < atOnce; ++i)
+    read.push_back(readState(
+        b.CreateBinaryIntrinsic(llvm::Intrinsic::usub_sat, at, number(i))));
+  Walk walk{number(0), at, b.getFalse()};
+  llvm::Value *going = b.getTrue();
+  for (llvm::Value *x : read) {
+    llvm::Value *says = saysOf(x);
+    llvm::Value *takes = b.CreateAnd(going, b.CreateICmpNE(says, number(0)));
+    llvm::Value *ends = b.CreateICmpEQ(says, number(kSum));
+    walk.count =
+        b.CreateAdd(walk.count, b.CreateSelect(takes, countOf(x), number(0)));
+    walk.next = b.CreateSub(walk.next, b.CreateZExt(takes, word));
+    walk.done = b.CreateOr(walk.done, b.CreateAnd(takes, ends));
+    going = b.CreateAnd(takes, b.CreateNot(ends));
+  }
+  return walk;
+}
+
+// A tile that began long after others finds a sum nearby. One that began with
+// many others walks past all of them, in few steps: each takes the time of one
+// read, however many tiles it passes.
 void RadixPassLowering::lookBack(llvm::Value *total) {
-  constexpr unsigned atOnce = 8;
+  constexpr unsigned nearby = 8, atOnce = 32;
   llvm::Value *isFirst = b.CreateICmpEQ(tileNumber, number(0));
-  llvm::Value *has = number(0);
   llvm::BasicBlock *alone = gpu.newBlock("alone"),
                    *others = gpu.newBlock("others"),
                    *known = gpu.newBlock("known");
   b.CreateCondBr(isFirst, alone, others);
   b.SetInsertPoint(others);
   publish(total, kOwn);
-  llvm::BasicBlock *entry = b.GetInsertBlock(), *walk = gpu.newBlock("walk");
-  llvm::Value *previous = b.CreateSub(tileNumber, number(1));
-  b.CreateBr(walk);
+  Walk first = look(b.CreateSub(tileNumber, number(1)), nearby);
+  llvm::BasicBlock *near = b.GetInsertBlock(), *walk = gpu.newBlock("walk"),
+                   *rest = gpu.newBlock("rest"), *again = gpu.newBlock("again");
+  b.CreateCondBr(first.done, known, walk);
   b.SetInsertPoint(walk);
   llvm::PHINode *at = b.CreatePHI(word, 2), *sum = b.CreatePHI(word, 2);
-  at->addIncoming(previous, entry);
-  sum->addIncoming(number(0), entry);
-  SmallVector<llvm::Value *> read;
-  for (unsigned i = 0; i < atOnce; ++i)
-    read.push_back(readState(
-        b.CreateBinaryIntrinsic(llvm::Intrinsic::usub_sat, at, number(i))));
-  llvm::Value *going = b.getTrue(), *done = b.getFalse(), *next = at;
-  has = sum;
-  for (llvm::Value *x : read) {
-    llvm::Value *says = saysOf(x);
-    llvm::Value *takes = b.CreateAnd(going, b.CreateICmpNE(says, number(0)));
-    llvm::Value *ends = b.CreateICmpEQ(says, number(kSum));
-    has = b.CreateAdd(has, b.CreateSelect(takes, countOf(x), number(0)));
-    next = b.CreateSub(next, b.CreateZExt(takes, word));
-    done = b.CreateOr(done, b.CreateAnd(takes, ends));
-    going = b.CreateAnd(takes, b.CreateNot(ends));
-  }
-  at->addIncoming(next, b.GetInsertBlock());
-  sum->addIncoming(has, b.GetInsertBlock());
-  b.CreateCondBr(done, known, walk);
+  at->addIncoming(first.next, near);
+  sum->addIncoming(first.count, near);
+  Walk far = look(at, atOnce);
+  llvm::Value *has = b.CreateAdd(sum, far.count);
   llvm::BasicBlock *walked = b.GetInsertBlock();
+  b.CreateCondBr(far.done, known, again);
+  b.SetInsertPoint(again);
+  llvm::BasicBlock *idle = gpu.newBlock("idle");
+  b.CreateCondBr(b.CreateICmpEQ(far.next, at), idle, rest);
+  b.SetInsertPoint(idle);
+  sleep();
+  b.CreateBr(rest);
+  b.SetInsertPoint(rest);
+  at->addIncoming(far.next, rest);
+  sum->addIncoming(has, rest);
+  b.CreateBr(walk);
   b.SetInsertPoint(alone);
   b.CreateBr(known);
   b.SetInsertPoint(known);
-  llvm::PHINode *prefix = b.CreatePHI(word, 2);
+  llvm::PHINode *prefix = b.CreatePHI(word, 3);
+  prefix->addIncoming(first.count, near);
   prefix->addIncoming(has, walked);
   prefix->addIncoming(number(0), alone);
   publish(b.CreateAdd(total, prefix), kSum);
@@ -255,7 +286,8 @@ RadixPassLowering::before(llvm::Value *x, llvm::Value *y) {
 }
 
 void RadixPassLowering::place(llvm::Value *total) {
-  llvm::BasicBlock *wait = gpu.newBlock("wait"), *there = gpu.newBlock("there");
+  llvm::BasicBlock *wait = gpu.newBlock("wait"), *idle = gpu.newBlock("idle"),
+                   *there = gpu.newBlock("there");
   b.CreateBr(wait);
   b.SetInsertPoint(wait);
   llvm::Value *isFirst = b.CreateICmpEQ(tileNumber, number(0));
@@ -265,7 +297,10 @@ void RadixPassLowering::place(llvm::Value *total) {
   auto summed = [&](llvm::Value *x) {
     return b.CreateICmpEQ(saysOf(x), number(kSum));
   };
-  b.CreateCondBr(b.CreateAnd(summed(previous), summed(last)), there, wait);
+  b.CreateCondBr(b.CreateAnd(summed(previous), summed(last)), there, idle);
+  b.SetInsertPoint(idle);
+  sleep();
+  b.CreateBr(wait);
   b.SetInsertPoint(there);
   llvm::Value *ofTiles = b.CreateSelect(isFirst, number(0), countOf(previous));
   auto [local, whole] = before(total, countOf(last));

@@ -144,20 +144,14 @@ void chooseGathered(ts::KernelOp kernel, const ImplicitGemmProblem &conv,
       schedule.maps.push_back(mapResult(kernel, matmul, outer, blocks));
     schedules.push_back(std::move(schedule));
   };
-  if (std::optional<int64_t> rows = m.asConstant()) {
-    add(*rows, conditions.guard);
-    return;
-  }
   // One cut serves few positions badly and another many.
-  constexpr int64_t cuts[][2] = {{4096, 2048}, {16384, 8192}};
-  for (auto [most, typical] : cuts) {
-    if (most < m.knownDivisor())
-      continue; // one image has more
+  constexpr SizeRange cuts[] = {{4096, 2048}, {16384, 8192}};
+  int64_t many = std::max<int64_t>(65536, 8 * m.knownDivisor());
+  for (const SizeRange &range : rangesOf(m, cuts, many)) {
     Guard guard = conditions.guard;
-    guard.terms.push_back({m, ts::ComparePredicate::le, m.like(most)});
-    add(typical, guard);
+    require(guard, m, range);
+    add(range.typical, guard);
   }
-  add(std::max<int64_t>(65536, 8 * m.knownDivisor()), conditions.guard);
 }
 
 } // namespace
@@ -175,8 +169,10 @@ LogicalResult chooseGpuImplicitGemm(ts::KernelOp kernel,
   if (!schedules.empty() && schedules.back().guard.terms.empty())
     return success();
   int64_t run = conv->last ? runOf(conv->matmul, *epilogue, 4) : 1;
-  schedules.push_back(simtSchedule(conv->matmul, run, target, /*window=*/true));
-  schedules.back().kind = "gpu_implicit_gemm";
+  size_t gathered = schedules.size();
+  chooseSimt(conv->matmul, run, target, /*window=*/true, schedules);
+  for (Schedule &schedule : llvm::drop_begin(schedules, gathered))
+    schedule.kind = "gpu_implicit_gemm";
   return success();
 }
 

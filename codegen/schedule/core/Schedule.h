@@ -122,6 +122,11 @@ bool isTakenWhole(ts::AttentionOp op, const TargetDesc &target);
 /// attention kernel by FMAs.
 bool hasWideHeads(ts::AttentionOp op, const TargetDesc &target);
 
+/// Whether a convolution with channels first is faster as it lies, each element
+/// of the result a thread's own, than as a matmul with channels last, between
+/// the transpositions that its neighbours in the graph then need.
+bool isTakenDirectly(ts::ConvOp op, const TargetDesc &target);
+
 /// Makes the tile program. `symbols` are the kernel's symbols in argument
 /// order. The function is created at the builder's insertion point.
 llvm::FailureOr<tile::FuncOp>

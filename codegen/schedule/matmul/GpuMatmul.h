@@ -65,9 +65,24 @@ MatmulGpuSchedule configOf(MatmulAlgorithm algorithm,
 /// The schedule "gpu_matmul" without guard and descriptors.
 Schedule scheduleOf(const MatmulProblem &matmul, const Outer &outer,
                     const MatmulGpuSchedule &config);
-/// The schedule by FMAs of f32, which takes every size. `run`: as of runOf;
-/// `window`: the left side is read through a window.
-Schedule simtSchedule(const MatmulProblem &matmul, int64_t run,
-                      const TargetDesc &target, bool window);
+
+/// Sizes up to `most` (none: any), and one of them that a schedule is chosen
+/// for.
+struct SizeRange {
+  std::optional<int64_t> most;
+  int64_t typical;
+};
+/// Ranges of a symbolic size, in ascending order: those of `cuts` that `size`
+/// may have, then all others, `last` for example. Of a constant its only value.
+llvm::SmallVector<SizeRange>
+rangesOf(ts::Dim size, llvm::ArrayRef<SizeRange> cuts, int64_t last);
+/// Requires that `size` is in the range.
+void require(Guard &guard, ts::Dim size, const SizeRange &range);
+
+/// Appends the schedules by FMAs of f32, which take every size. `run`: as of
+/// runOf; `window`: the left side is read through a window.
+void chooseSimt(const MatmulProblem &matmul, int64_t run,
+                const TargetDesc &target, bool window,
+                llvm::SmallVectorImpl<Schedule> &schedules);
 
 } // namespace knapper

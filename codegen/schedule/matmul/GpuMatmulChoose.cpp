@@ -114,8 +114,15 @@ bool chooseGemvAccess(const MatmulProblem &matmul, const TargetDesc &target,
 void chooseGemv(const MatmulProblem &matmul, const TargetDesc &target,
                 SmallVectorImpl<Schedule> &schedules) {
   int64_t bytes = ts::elementBytes(ts::elementTypeOf(matmul.lhs.base));
-  // (Of two bytes and less a warp would read half a line.)
-  for (int64_t width : {16, 8, 4}) {
+  // Of two bytes a warp reads half a line: those of a small B are waited for,
+  // whatever their width, and a thread's sum is there sooner than a tile's.
+  constexpr int64_t smallElements = 1 << 14;
+  std::optional<int64_t> elements =
+      (matmul.rhs.free * matmul.rhs.contract * matmul.lhs.free).asConstant();
+  SmallVector<int64_t> widths = {16, 8, 4};
+  if (bytes < widths.back() && elements && *elements <= smallElements)
+    widths.push_back(bytes);
+  for (int64_t width : widths) {
     size_t before = schedules.size();
     if (chooseGemvAccess(matmul, target, width / bytes, schedules))
       return;
@@ -150,6 +157,16 @@ bool endsColumns(ts::KernelOp kernel, const MatmulProblem &matmul) {
             n.context(), ts::dimsOf(cast<RankedTensorType>(input.getType())));
         return elements == n || elements.isConstant(1);
       });
+}
+
+/// One cut serves few rows badly and another many. Up to some thousands it
+/// matters whether blocks are as many as SMs, or half or twice as many.
+constexpr SizeRange kRowCuts[] = {
+    {32, 32}, {256, 128}, {1024, 512}, {2048, 2048}, {4096, 4096}};
+
+/// Images come by eights, of so many positions each.
+int64_t manyRows(Dim rows) {
+  return std::max<int64_t>(8192, 8 * rows.knownDivisor());
 }
 
 /// Appends schedules by warpgroups, if any serves this matmul.
@@ -251,20 +268,11 @@ void chooseWgmma(ts::KernelOp kernel, const MatmulProblem &matmul,
     add(best(*rows, *rows), conditions.guard);
     return;
   }
-  // One cut serves few rows badly and another many. Up to some thousands it
-  // matters whether blocks are as many as SMs, or half or twice as many.
-  constexpr int64_t cuts[][2] = {
-      {32, 32}, {256, 128}, {1024, 512}, {2048, 2048}, {4096, 4096}};
-  for (auto [most, typical] : cuts) {
-    if (most < m.knownDivisor())
-      continue; // no run has so few but one of none
+  for (const SizeRange &range : rangesOf(m, kRowCuts, manyRows(m))) {
     Guard guard = conditions.guard;
-    guard.terms.push_back({m, ts::ComparePredicate::le, m.like(most)});
-    add(best(typical, most), guard);
+    require(guard, m, range);
+    add(best(range.typical, range.most), guard);
   }
-  // Images come by eights, of so many positions each.
-  int64_t images = 8 * m.knownDivisor();
-  add(best(std::max<int64_t>(8192, images), std::nullopt), conditions.guard);
 }
 
 /// Appends schedules by warpgroups that carry the operands themselves: any
@@ -302,10 +310,12 @@ void chooseStaged(ts::KernelOp kernel, const MatmulProblem &matmul,
     schedule.guard = guard;
     schedules.push_back(std::move(schedule));
   };
-  if (std::optional<int64_t> rows = lhs.free.asConstant())
-    add(*rows, conditions.guard);
-  else
-    add(representative(lhs.free), conditions.guard);
+  for (const SizeRange &range :
+       rangesOf(lhs.free, kRowCuts, manyRows(lhs.free))) {
+    Guard guard = conditions.guard;
+    require(guard, lhs.free, range);
+    add(range.typical, guard);
+  }
 }
 
 /// Appends schedules by warps, if they serve this matmul: with one dim of each
@@ -333,9 +343,9 @@ void chooseMmaSync(const MatmulProblem &matmul, const Epilogue &epilogue,
   if (!any.holds)
     return;
 
-  auto add = [&](ArrayRef<bool> copied, const Guard &guard) {
-    GpuMatmulProblem problem =
-        problemOf(matmul, outer, representative(matmul.lhs.free), target);
+  auto addFor = [&](const SizeRange &rows, ArrayRef<bool> copied, Guard guard) {
+    require(guard, matmul.lhs.free, rows);
+    GpuMatmulProblem problem = problemOf(matmul, outer, rows.typical, target);
     problem.staged = !copied[0] || !copied[1];
     MmaSyncTileShape blocks =
         chooseMmaSyncTileShape(problem, bytes, target.l1Bytes);
@@ -351,8 +361,13 @@ void chooseMmaSync(const MatmulProblem &matmul, const Epilogue &epilogue,
     config.bCopied = copied[1];
     config.epilogueColumns = runOf(matmul, epilogue, lanes);
     Schedule schedule = scheduleOf(matmul, outer, config);
-    schedule.guard = guard;
+    schedule.guard = std::move(guard);
     schedules.push_back(std::move(schedule));
+  };
+  auto add = [&](ArrayRef<bool> copied, const Guard &guard) {
+    Dim rows = matmul.lhs.free;
+    for (const SizeRange &range : rangesOf(rows, kRowCuts, manyRows(rows)))
+      addFor(range, copied, guard);
   };
   // Sides that are known to lie otherwise are not copied; the others are where
   // the guard holds.
@@ -403,9 +418,8 @@ LogicalResult chooseGpuMatmul(ts::KernelOp kernel, const TargetDesc &target,
   if (open() && !matmul->ends && (!target.wgmma || allowsTf32(*matmul)))
     chooseMmaSync(*matmul, *epilogue, target, schedules);
   if (open())
-    schedules.push_back(simtSchedule(*matmul, runOf(*matmul, *epilogue, 4),
-                                     target,
-                                     /*window=*/false));
+    chooseSimt(*matmul, runOf(*matmul, *epilogue, 4), target, /*window=*/false,
+               schedules);
   return success();
 }
 

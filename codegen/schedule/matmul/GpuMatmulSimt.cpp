@@ -89,50 +89,51 @@ double cyclesOf(const SimtProblem &p, const MatmulGpuSchedule &shape) {
   return cycles + times.launch;
 }
 
-} // namespace
+/// Stages of two tiles and their sums fit what every CTA has without asking.
+constexpr SimtShape kShapes[] = {
+    {128, 128, 1, 16}, {128, 64, 1, 16}, {64, 128, 1, 16}, {64, 64, 1, 16},
+    {64, 64, 2, 32},   {64, 64, 4, 32},  {32, 64, 2, 32},  {32, 64, 4, 32},
+    {64, 32, 2, 32},   {64, 32, 4, 32},  {32, 32, 2, 32},  {32, 32, 4, 64},
+    {16, 64, 4, 64},   {64, 16, 4, 64},  {16, 128, 2, 32}, {128, 16, 2, 32}};
 
-Schedule simtSchedule(const MatmulProblem &matmul, int64_t run,
-                      const TargetDesc &target, bool window) {
-  // Stages of two tiles and their sums fit what every CTA has without asking.
-  constexpr SimtShape shapes[] = {
-      {128, 128, 1, 16}, {128, 64, 1, 16}, {64, 128, 1, 16}, {64, 64, 1, 16},
-      {64, 64, 2, 32},   {64, 64, 4, 32},  {32, 64, 2, 32},  {32, 64, 4, 32},
-      {64, 32, 2, 32},   {64, 32, 4, 32},  {32, 32, 2, 32},  {32, 32, 4, 64},
-      {16, 64, 4, 64},   {64, 16, 4, 64},  {16, 128, 2, 32}, {128, 16, 2, 32}};
+struct SimtChooser {
+  const MatmulProblem &matmul;
+  const TargetDesc &target;
+  int64_t run;
   Outer outer = outerOf(matmul);
-  SimtProblem problem;
-  problem.batch =
-      representative(ts::product(matmul.rhs.free.context(), outer.sizes));
-  problem.m = representative(matmul.lhs.free);
-  problem.n = representative(matmul.rhs.free);
-  problem.k = representative(matmul.lhs.contract);
-  problem.sms = target.cores;
-  problem.aLanes = window ? 1 : accessOf(matmul.lhs);
-  problem.bLanes = accessOf(matmul.rhs);
-  problem.window = window;
-  auto configFor = [&](const SimtShape &shape) {
+
+  /// A size that ranges are made of, and where it stands in the problem.
+  struct Axis {
+    Dim size;
+    SmallVector<SizeRange> ranges;
+    int64_t SimtProblem::*place;
+  };
+
+  MatmulGpuSchedule configFor(const SimtShape &shape) const {
     MatmulGpuSchedule config =
         configOf(MatmulAlgorithm::simt,
                  GpuTileShape{shape.rows, shape.columns, 2, 0, 0}, shape.depth);
     config.sliceK = shape.slices;
     config.epilogueColumns = run;
     return config;
-  };
-  // How many rows a group has is not known, and where they end takes registers.
-  if (matmul.ends) {
-    bool few = representative(programsOf(matmul, outer, 128, 128)) <
-               static_cast<int64_t>(target.cores);
-    return scheduleOf(matmul, outer,
-                      configFor(few ? SimtShape{64, 64, 2, 16} : shapes[0]));
   }
+  Schedule best(const SimtProblem &problem);
+  SmallVector<Schedule> byRanges(SimtProblem problem, ArrayRef<Axis> axes);
+
+  std::optional<MatmulGpuSchedule> last = {}; ///< that was chosen
+};
+
+/// The schedule with the least modelled time; the one before where it takes
+/// hardly longer, so that ranges have fewer variants.
+Schedule SimtChooser::best(const SimtProblem &problem) {
   std::optional<MatmulGpuSchedule> best;
   double least = 0;
-  for (const SimtShape &shape : shapes) {
+  for (const SimtShape &shape : kShapes) {
     // Before Hopper a thread has too few registers for what four teams carry.
     if (shape.slices > 2 && !target.wgmma)
       continue;
     // So do the places of a window's elements in a deep stage.
-    if (window && shape.depth > 32)
+    if (problem.window && shape.depth > 32)
       continue;
     MatmulGpuSchedule config = configFor(shape);
     // Elements of a stage that a thread loads one by one, each with an address
@@ -154,7 +155,100 @@ Schedule simtSchedule(const MatmulProblem &matmul, int64_t run,
       least = cycles;
     }
   }
-  return scheduleOf(matmul, outer, *best);
+  constexpr double hardly = 1.03;
+  if (!last || cyclesOf(problem, *last) > hardly * least)
+    last = best;
+  return scheduleOf(matmul, outer, *last);
+}
+
+/// The schedules of every range of the axes, the first axis outermost.
+/// Neighbouring ranges with the same schedules become one.
+SmallVector<Schedule> SimtChooser::byRanges(SimtProblem problem,
+                                            ArrayRef<Axis> axes) {
+  if (axes.empty())
+    return {best(problem)};
+  auto same = [](const Schedule &a, const Schedule &b) {
+    return a.parameters == b.parameters && a.guard.str() == b.guard.str();
+  };
+  const Axis &axis = axes.front();
+  SmallVector<Schedule> all, last;
+  size_t before = 0; // schedules of the ranges before the last one
+  for (const SizeRange &range : axis.ranges) {
+    problem.*axis.place = range.typical;
+    SmallVector<Schedule> inner = byRanges(problem, axes.drop_front());
+    if (inner.size() == last.size() && llvm::all_of_zip(inner, last, same))
+      all.truncate(before);
+    before = all.size();
+    last = inner;
+    for (Schedule &schedule : inner) {
+      require(schedule.guard, axis.size, range);
+      all.push_back(std::move(schedule));
+    }
+  }
+  return all;
+}
+
+} // namespace
+
+void chooseSimt(const MatmulProblem &matmul, int64_t run,
+                const TargetDesc &target, bool window,
+                SmallVectorImpl<Schedule> &schedules) {
+  SimtChooser chooser{matmul, target, run};
+  const Outer &outer = chooser.outer;
+  // How many rows a group has is not known, and where they end takes registers.
+  if (matmul.ends) {
+    bool few = representative(programsOf(matmul, outer, 128, 128)) <
+               static_cast<int64_t>(target.cores);
+    schedules.push_back(scheduleOf(
+        matmul, outer,
+        chooser.configFor(few ? SimtShape{64, 64, 2, 16} : kShapes[0])));
+    return;
+  }
+  SimtProblem problem;
+  problem.k = representative(matmul.lhs.contract);
+  problem.sms = target.cores;
+  problem.aLanes = window ? 1 : accessOf(matmul.lhs);
+  problem.bLanes = accessOf(matmul.rhs);
+  problem.window = window;
+  Dim m = matmul.lhs.free, n = matmul.rhs.free,
+      batch = ts::product(n.context(), outer.sizes);
+  // One cut serves few rows badly and another many; of several symbolic sizes
+  // coarser ones, as each multiplies the others'.
+  constexpr SizeRange fine[] = {{16, 16},     {32, 32},     {64, 64},
+                                {128, 128},   {256, 256},   {384, 384},
+                                {512, 512},   {1024, 1024}, {1536, 1280},
+                                {2048, 2048}, {4096, 3072}},
+                      coarse[] = {{32, 32}, {256, 128}, {2048, 1024}},
+                      batches[] = {{16, 8}, {128, 64}};
+  bool alone = m.isSymbolic() + n.isSymbolic() + batch.isSymbolic() == 1;
+  auto cuts = alone ? ArrayRef(fine) : ArrayRef(coarse);
+  auto many = [](Dim size, int64_t typical) {
+    return std::max<int64_t>(typical, 8 * size.knownDivisor());
+  };
+  SmallVector<Schedule> all = chooser.byRanges(
+      problem,
+      {{batch, rangesOf(batch, batches, many(batch, 512)), &SimtProblem::batch},
+       {m, rangesOf(m, cuts, many(m, 8192)), &SimtProblem::m},
+       {n, rangesOf(n, cuts, many(n, 8192)), &SimtProblem::n}});
+  llvm::append_range(schedules, std::move(all));
+}
+
+SmallVector<SizeRange> rangesOf(Dim size, ArrayRef<SizeRange> cuts,
+                                int64_t last) {
+  if (std::optional<int64_t> number = size.asConstant())
+    return {{std::nullopt, *number}};
+  SmallVector<SizeRange> ranges;
+  for (const SizeRange &cut : cuts)
+    if (*cut.most >= size.knownDivisor()) // no run has fewer but one of none
+      ranges.push_back(cut);
+  ranges.push_back({std::nullopt, last});
+  return ranges;
+}
+
+void require(Guard &guard, Dim size, const SizeRange &range) {
+  if (range.most)
+    guard.terms.push_back(
+        {size, ts::ComparePredicate::le, size.like(*range.most)});
 }
 
 } // namespace knapper
