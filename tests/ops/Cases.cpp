@@ -128,6 +128,10 @@ struct ValueGenerator {
       return std::ldexp(middle + beside, integer(-6, 6)) *
              (random() % 2 ? 1 : -1);
     }
+    if (kind == "summable") // special, but for what overflows in a sum
+      for (;;)
+        if (double x = *floating("special"); !(std::abs(x) == most))
+          return x;
     if (kind == "special") {
       const double values[] = {std::nan(""), INFINITY, -INFINITY, 0.0,    -0.0,
                                least,        -least,   most,      -most,  1,

@@ -26,8 +26,9 @@ using ts::Dim;
 
 namespace {
 
-/// Loads and multiply-adds in the code of a thread, at most.
-constexpr int64_t mostLoads = 96, mostSteps = 256;
+/// Loads and multiply-adds in the code of a thread, at most: of f64, which
+/// takes two registers an element, half as many.
+constexpr int64_t mostLoadsOf32Bits = 96, mostStepsOf32Bits = 256;
 
 } // namespace
 
@@ -40,6 +41,9 @@ LogicalResult chooseGpuDepthwiseRows(ts::KernelOp kernel,
   if (!w || failed(Epilogue::create(kernel, w->op.getResult())))
     return success();
   Dim one = Dim::constant(kernel.getContext(), 1);
+  int64_t share = ts::elementTypeOf(w->op.getInput()).isF64() ? 2 : 1;
+  int64_t mostLoads = mostLoadsOf32Bits / share,
+          mostSteps = mostStepsOf32Bits / share;
   int64_t rows = 8;
   auto programs = [&] {
     return w->output[0] * w->output[1] * w->output[2].ceilDiv(one * rows) *
