@@ -342,12 +342,19 @@ case("chain mlp", [In("x", T("f32", "a", 24)), In("w", T("f32", 24, 40)), In("c"
      f"  %b = ts.broadcast %c [1] : {T('f32', 40)} to {T('f32', 'a', 40)}\n"
      f"  %s = ts.add %d, %b : {T('f32', 'a', 40)}\n  %r = ts.gelu %s : {T('f32', 'a', 40)}", T("f32", "a", 40),
      PLANE, None, "relative 3e-6")
-# Mish, whose tangent of a logarithm is computed as one; rounded once where it is stored in 16 bits.
-for dtype, tolerance in (("f32", "ulp 6"), ("f64", "ulp 6"), ("f16", "ulp 4"), ("bf16", "ulp 4")):
-    for kind in ("normal", "wide", "special"):
+# Mish, whose tangent of a logarithm is computed as one. Of 16 bits the reference rounds each op, so that far below zero its own
+# result is off: there the ops are float32's.
+for dtype in ("f32", "f64", "f16", "bf16"):
+    narrow = dtype in ("f16", "bf16")
+    for kind in ("normal",) if narrow else ("normal", "wide", "special"):
         x = T(dtype, "a", "b")
         case(f"chain mish {dtype} {kind}", [In("x", x, kind)],
-             f"%s = ts.softplus %x : {x}\n  %t = ts.tanh %s : {x}\n  %r = ts.mul %x, %t : {x}", x, PLANE, None, tolerance)
+             f"%s = ts.softplus %x : {x}\n  %t = ts.tanh %s : {x}\n  %r = ts.mul %x, %t : {x}", x, PLANE, None, "ulp 4" if narrow else "ulp 6")
+    for kind in ("wide", "special") if narrow else ():
+        x, f = T(dtype, "a", "b"), T("f32", "a", "b")
+        case(f"chain mish in f32 of {dtype} {kind}", [In("x", x, kind)],
+             f"%w = ts.convert %x : {x} to {f}\n  %s = ts.softplus %w : {f}\n  %t = ts.tanh %s : {f}\n  %m = ts.mul %w, %t : {f}\n"
+             f"  %r = ts.convert %m : {f} to {x}", x, PLANE, None, "ulp 1")
 # Functions of float32 whose values are rounded to 16 bits, behind a product and a choice.
 for function in ("sin", "cos", "exp", "expm1", "softplus", "tanh", "sigmoid", "sqrt", "rsqrt"):
     for dtype, tolerance in (("bf16", "ulp 4"), ("f16", "ulp 4")):
