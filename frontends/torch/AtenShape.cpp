@@ -1,4 +1,5 @@
 // Views, copies and what else moves elements.
+#include "frontends/torch/AtenImporter.h"
 #include "frontends/torch/AtenNode.h"
 
 using namespace mlir;
@@ -76,6 +77,40 @@ Dim startOf(AtenNode &n, Dim size) {
   return start;
 }
 
+/// Whether torch has named a dim of the result by a symbol that nothing has
+/// bound: data says how long it is.
+bool isSaidByData(AtenNode &n, int64_t dim) {
+  std::optional<StringRef> symbol = n.dims()[dim].asSymbol();
+  return symbol &&
+         !n.importer.isBound(StringAttr::get(n.b.getContext(), *symbol));
+}
+
+/// A slice from and to where data says, as Python has it: counted from the end
+/// where negative, no further than the dim.
+LogicalResult importSliceByData(AtenNode &n, Value x, int64_t dim,
+                                int64_t step) {
+  Type i64 = n.b.getI64Type();
+  Value zero = n.integerScalar(0, i64);
+  Value size = n.sizeScalar(ts::dimOf(x, dim), i64);
+  auto place = [&](StringRef name, Value otherwise) -> Value {
+    if (!n.has(name))
+      return otherwise;
+    Value at = n.sizeScalar(n.size(name), i64);
+    at = n.select(n.compare(ts::ComparePredicate::lt, at, zero),
+                  n.add(at, size), at);
+    at = n.binary<ts::MaxOp>(at, zero);
+    return n.binary<ts::MinOp>(at, size);
+  };
+  Value first = place("start", zero), last = place("end", size);
+  Value length = n.binary<ts::MaxOp>(n.sub(last, first), zero);
+  length = n.div(n.add(length, n.integerScalar(step - 1, i64)),
+                 n.integerScalar(step, i64));
+  if (n.failed())
+    return failure();
+  Dim start = n.bindSize(first, "start"), count = n.bindClaimed(length, 0, dim);
+  return n.out(n.sliceDim(x, dim, start, count, step));
+}
+
 LogicalResult importSlice(AtenNode &n) {
   Value x = n.tensor("self");
   if (!x)
@@ -83,6 +118,8 @@ LogicalResult importSlice(AtenNode &n) {
   int64_t dim = n.dimension("dim", ts::rankOf(x)), step = n.integer("step", 1);
   if (n.failed())
     return failure();
+  if (isSaidByData(n, dim))
+    return importSliceByData(n, x, dim, step);
   Dim start = startOf(n, ts::dimOf(x, dim));
   return n.out(n.sliceDim(x, dim, start, n.dims()[dim], step));
 }

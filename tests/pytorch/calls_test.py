@@ -332,16 +332,41 @@ def test_parts_that_begin_where_a_number_says(n):
 
 
 def test_a_part_that_begins_where_data_says_is_refused():
-    def function(x, at):
-        return x.narrow(0, at, 2)
+    def function(x, m):
+        return x[int(m.sum()) :]
 
     with torch._dynamo.config.patch(capture_scalar_outputs=True):
+        x, m = torch.randn(5, 3), torch.tensor([1, 0, 1])
         with pytest.raises(Exception, match="return a clone of it"):
-            compiled(function, fullgraph=True)(torch.randn(5, 3), torch.tensor(1))
+            compiled(function, fullgraph=True)(x, m)
         torch._dynamo.reset()
-        x, at = torch.randn(5, 3), torch.tensor(1)
-        got = compiled(lambda x, at: function(x, at) * 2, fullgraph=True)(x, at)
-        assert torch.equal(got, x[1:3] * 2)
+        got = compiled(lambda x, m: function(x, m) * 2, fullgraph=True)(x, m)
+        assert torch.equal(got, x[2:] * 2)
+
+
+SLICES = {
+    "to": lambda x, m: x[: int(m.sum())] * 2,
+    "from": lambda x, m: x[int(m.sum()) :] * 2,
+    "from the end": lambda x, m: x[-int(m.sum()) :] * 2,
+    "to the end": lambda x, m: x[: -int(m.sum())] * 2,
+    "between": lambda x, m: x[int(m[0]) : int(m.sum())] * 2,
+    "steps": lambda x, m: x[int(m[0]) :: 2] * 2,
+    "twice": lambda x, m: x[: int(m.sum())][1:] * 2,
+    "beside": lambda x, m: x[:, 1 : int(m.sum())] * 2,
+    "view": lambda x, m: x[: int(m.sum())],
+}
+
+
+@pytest.mark.parametrize("name", SLICES)
+def test_slices_by_data(name):
+    """One program for every place; past the dim, from its end, of nothing."""
+    program, x = compiled(SLICES[name], fullgraph=True), torch.randn(5, 3)
+    with torch._dynamo.config.patch(capture_scalar_outputs=True):
+        for m in ([1, 1, 1], [0, 0, 0], [2, 2, 1], [3, 4, 2], [1, 0, 0]):
+            got, want = program(x, torch.tensor(m)), SLICES[name](x, torch.tensor(m))
+            assert torch.equal(got, want) and got.stride() == want.stride()
+            assert name != "view" or got.data_ptr() == want.data_ptr()
+    torch._dynamo.reset()
 
 
 def test_frozen_weights():
