@@ -69,6 +69,17 @@ def np_():
     return numpy
 
 
+def stored(x, dtype):
+    """Floats as an op stores them in the dtype, rounded once; float64."""
+    np = np_()
+    if dtype == "bf16":
+        bits = np.asarray(x, "f4").view("u4")
+        x = (bits + 0x7FFF + (bits >> 16 & 1) & 0xFFFF0000).astype("u4").view("f4")
+    elif dtype in ("f16", "f32"):
+        x = np.asarray(x, {"f16": "f2", "f32": "f4"}[dtype])
+    return np.asarray(x, "f8")
+
+
 def wide(x):
     return x.astype("f8") if x.dtype.kind == "f" else x
 

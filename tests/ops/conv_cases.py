@@ -2,7 +2,7 @@
 
 import math
 
-from case_list import case, In, INTS, np_, ROUNDING, T, wide
+from case_list import case, In, INTS, np_, ROUNDING, stored, T, wide
 from matmul_cases import MATMUL
 
 
@@ -402,7 +402,8 @@ for kind, dtype, counts in [("average", "f32", True), ("average", "f32", False),
         case(f"pool of planes {kind} {dtype} {attributes} {height}x{columns} by {window}", [In("x", x), In("b", T(dtype, 3))],
              f"%p = ts.pool {kind} %x window {window} strides {strides} dilations {dilations} low {pads(low)} high {pads(high)} {attributes} : {x}\n"
              f"%c = ts.broadcast %b [1] : {T(dtype, 3)} to {y}\n%r = ts.add %p, %c : {y}", y, [{}],
-             lambda x, b, a=(kind, window, strides, dilations, low, high, counts): (np_pool(x, *a) + b.reshape(3, 1, 1)).astype(x.dtype if dtype in INTS else "f8"),
+             lambda x, b, d=dtype, a=(kind, window, strides, dilations, low, high, counts): (
+                 (np_pool(x, *a) + b.reshape(3, 1, 1)).astype(x.dtype) if d in INTS else stored(np_pool(x, *a), d) + b.reshape(3, 1, 1)),
              {"f16": "relative 2e-3", "bf16": "relative 1.6e-2"}.get(dtype, "relative 4e-6" if dtype == "f32" else ROUNDING.get(dtype, "exact")))
 for kind, attributes in [("average", ""), ("average", "{count_padding = true}"), ("sum", ""), ("max", "")]:
     for window, stride, dilation, low, high in [(3, 1, 1, 1, 1), (8, 8, 1, 0, 0), (2, 2, 5, 3, 4), (50, 3, 1, 20, 40)]:
@@ -444,7 +445,7 @@ for dtype in ["f32", "bf16", "f16", "f64"]:
              f"%a = ts.abs %x : {x}\n%p = ts.conv %a, %w strides {strides} dilations {dilations} input_dilations [1, 1] low {pads(low)} high {pads(high)} "
              f"{{groups = {channels} : i64}} : {x}, {w}\n%c = ts.broadcast %b [1] : {T(dtype, channels * per)} to {y}\n%r = ts.add %p, %c : {y}",
              y, [dict(n=0), dict(n=1), dict(n=2)],
-             lambda x, w, b, a=(strides, dilations, low, high, [1, 1], channels): np_conv(abs(x.astype("f8")), w.astype("f8"), *a) + b.reshape(-1, 1, 1).astype("f8"),
+             lambda x, w, b, d=dtype, a=(strides, dilations, low, high, [1, 1], channels): stored(np_conv(abs(x), w, *a), d) + b.reshape(-1, 1, 1),
              MATMUL.get(dtype, "relative 1e-12"))
     for columns, window, stride, dilation, low, high in [(203, 3, 1, 1, 1, 1), (64, 4, 1, 1, 3, 0), (90, 5, 2, 3, 6, 7), (4000, 2, 4, 1, 0, 0)]:
         x, w, y = T(dtype, "n", 6, columns), T(dtype, 6, 1, window), T(dtype, "n", 6, (columns + low + high - (window - 1) * dilation - 1) // stride + 1)
