@@ -16,6 +16,8 @@ static constexpr int64_t widestWindow = 32;
 static constexpr int64_t mostPoolStride = 32, widestPlane = 4096;
 /// The same row with its border, of which a thread holds several.
 static constexpr int64_t widestRow = 2 * widestPlane;
+/// Rows of a pool's window, in all planes, so that a number holds the work.
+static constexpr int64_t mostPoolRows = 1 << 20;
 static constexpr int64_t mostDepthwiseTaps = 81, mostDepthwiseStride = 4;
 
 static bool allOnes(ArrayRef<int64_t> numbers) {
@@ -87,29 +89,38 @@ std::optional<int64_t> PlanePool::columnsEverywhere() const {
   return columns;
 }
 
-std::optional<int64_t> PlanePool::rowsEverywhere() const {
-  if (rowsAreInside())
-    return kh;
-  std::optional<int64_t> size = height.asConstant(),
-                         out = outHeight.asConstant(),
-                         high = highH.asConstant();
-  constexpr int64_t mostRows = 1 << 16;
-  if (!size || !out || !high || *out < 1 || *out > mostRows)
+std::optional<int64_t> PlanePool::Taps::everywhere(bool countsBorder) const {
+  if (areInside())
+    return taps;
+  std::optional<int64_t> extent = size.asConstant(),
+                         count = outSize.asConstant(),
+                         behind = high.asConstant();
+  constexpr int64_t mostPlaces = 1 << 16;
+  if (!extent || !count || !behind || *count < 1 || *count > mostPlaces)
     return std::nullopt;
-  auto rowsAt = [&](int64_t row) {
-    return tapsWithin(row * sh - lowH, dh, kh, countsBorder ? -lowH : 0,
-                      countsBorder ? *size + *high : *size);
+  auto countedAt = [&](int64_t place) {
+    return tapsWithin(place * stride - low, dilation, taps,
+                      countsBorder ? -low : 0,
+                      countsBorder ? *extent + *behind : *extent);
   };
-  int64_t rows = rowsAt(0);
-  for (int64_t row = 1; row < *out; ++row)
-    if (rowsAt(row) != rows)
+  int64_t counted = countedAt(0);
+  for (int64_t place = 1; place < *count; ++place)
+    if (countedAt(place) != counted)
       return std::nullopt;
-  return rows;
+  return counted;
+}
+
+/// Spatial dim `i` of `op`.
+static PlanePool::Taps tapsOf(PoolOp op, unsigned i) {
+  return {op.getWindow()[i],           op.getStrides()[i],
+          op.getDilations()[i],        *dimsOf(op.getLow())[i].asConstant(),
+          dimsOf(op.getHigh())[i],     dimOf(op.getInput(), i + 2),
+          dimOf(op.getResult(), i + 2)};
 }
 
 std::optional<PlanePool> knapper::planePoolOf(PoolOp op) {
   unsigned spatial = op.getWindow().size(), last = spatial - 1;
-  if (op.getChannelsLast() || (spatial != 1 && spatial != 2))
+  if (op.getChannelsLast() || spatial < 1 || spatial > 3)
     return std::nullopt;
   std::optional<int64_t> width = dimsOf(op.getInput()).back().asConstant(),
                          outWidth = dimsOf(op.getResult()).back().asConstant();
@@ -119,28 +130,25 @@ std::optional<PlanePool> knapper::planePoolOf(PoolOp op) {
       return std::nullopt;
   PlanePool p;
   p.op = op;
-  p.hasRows = spatial == 2;
+  p.spatial = spatial;
   p.averages = op.getKind() == PoolKind::average;
   p.countsBorder = p.averages && op.getCountPadding();
-  p.height = p.outHeight = low[0].like(1);
-  p.highH = low[0].like(0);
-  if (p.hasRows) {
-    p.height = dimOf(op.getInput(), 2);
-    p.outHeight = dimOf(op.getResult(), 2);
-    p.highH = high[0];
-    p.kh = op.getWindow()[0];
-    p.sh = op.getStrides()[0];
-    p.dh = op.getDilations()[0];
-    p.lowH = *low[0].asConstant();
-  }
+  Dim one = low[0].like(1), none = low[0].like(0);
+  p.planes.size = p.planes.outSize = p.rows.size = p.rows.outSize = one;
+  p.planes.high = p.rows.high = none;
+  if (spatial > 1)
+    p.rows = tapsOf(op, last - 1);
+  if (spatial > 2)
+    p.planes = tapsOf(op, 0);
   p.kw = op.getWindow()[last];
   p.sw = op.getStrides()[last];
   p.dw = op.getDilations()[last];
   p.lowW = *low[last].asConstant();
   p.width = width.value_or(0);
   p.outWidth = outWidth.value_or(0);
-  if (p.width < 1 || p.outWidth < 1 || p.kh < 1 || p.kw < 1 ||
-      p.sw > mostPoolStride || p.width > widestPlane)
+  if (p.width < 1 || p.outWidth < 1 || p.planes.taps < 1 || p.rows.taps < 1 ||
+      p.kw < 1 || p.sw > mostPoolStride || p.width > widestPlane ||
+      p.planes.taps > mostPoolRows / p.rows.taps)
     return std::nullopt;
   // Each alone first: their sums may be no 64-bit numbers.
   for (int64_t columns : {p.outWidth, p.kw, p.dw, p.lowW})

@@ -37,32 +37,41 @@ struct PlaneConv {
 std::optional<PlaneConv> planeConvOf(ts::ConvOp op);
 
 /// A pool of planes whose rows are formed first, then their columns: channels
-/// first, two spatial dims, or one, which is a plane of one row. The sizes
-/// below are constants of the op.
+/// first, two spatial dims, or one, which is a plane of one row, or three, of
+/// which the first counts planes. The sizes below are constants of the op.
 struct PlanePool {
+  /// A dim along which whole rows are combined. Without it: one tap.
+  struct Taps {
+    int64_t taps = 1, stride = 1, dilation = 1;
+    int64_t low = 0; ///< the border before
+    ts::Dim high;    ///< and behind
+    ts::Dim size, outSize;
+
+    /// Whether windows lie inside, as far as is known.
+    bool areInside() const { return low == 0 && high.isConstant(0); }
+    /// How many taps an average counts, if that is one number.
+    std::optional<int64_t> everywhere(bool countsBorder) const;
+  };
+
   ts::PoolOp op;
-  int64_t kh = 1, kw = 1, sh = 1, sw = 1, dh = 1, dw = 1;
-  int64_t lowH = 0, lowW = 0;
+  Taps planes, rows;
+  int64_t kw = 1, sw = 1, dw = 1;
+  int64_t lowW = 0;
   int64_t width = 0, outWidth = 0;
   /// Columns that an average counts are from `countedFrom` on, before
   /// `countedTo`; -lowW and more if it counts the border.
   int64_t countedFrom = 0, countedTo = 0;
-  bool hasRows = false, averages = false, countsBorder = false;
-  ts::Dim height, outHeight;
-  ts::Dim highH; ///< the border below
+  unsigned spatial = 2;
+  bool averages = false, countsBorder = false;
 
   /// Columns of a row with its border.
   int64_t paddedWidth() const {
     return (outWidth - 1) * sw + (kw - 1) * dw + 1;
   }
-  /// Whether windows have all of their rows in the plane, as far as is known.
-  bool rowsAreInside() const { return lowH == 0 && highH.isConstant(0); }
   /// Columns of the window at output column `column` that an average counts.
   int64_t columnsAt(int64_t column) const;
   /// The same, if all output columns have one number of them.
   std::optional<int64_t> columnsEverywhere() const;
-  /// The same of window rows.
-  std::optional<int64_t> rowsEverywhere() const;
 };
 
 /// Nothing if the pool has another form.

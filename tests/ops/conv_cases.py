@@ -417,6 +417,37 @@ for kind, attributes in [("average", ""), ("average", "{count_padding = true}"),
          f"%r = ts.pool {kind} %x window [3, 3] strides [2, 2] dilations [1, 1] low [#ts.dim<1>, #ts.dim<1>] high [#ts.dim<1>, #ts.dim<1>] {attributes} : {x}",
          T("f32", "n", 9, "floordiv(h + 1, 2)", 10), [dict(n=0, h=4), dict(n=1, h=1), dict(n=2, h=17), dict(n=1, h=100)],
          lambda x, kind=kind, counts=bool(attributes): np_pool(x, kind, [3, 3], [2, 2], [1, 1], [1, 1], [1, 1], counts), "relative 4e-6")
+# Pools of volumes, planes and rows before columns: windows that leave the image along each dim or see no plane of it, more planes or
+# rows than straight code has, planes far apart, one plane; NaN and infinities; a depth and a height known with the call.
+for kind, dtype, counts in [("average", "f32", True), ("average", "f32", False), ("average", "f64", False), ("average", "f16", True),
+                            ("average", "bf16", False), ("sum", "f32", False), ("sum", "i8", False), ("sum", "i32", False),
+                            ("max", "f32", False), ("max", "f64", False), ("max", "f16", False), ("max", "bf16", False),
+                            ("max", "i8", False), ("max", "ui8", False), ("max", "i64", False)]:
+    for sizes, window, strides, dilations, low, high in [
+            ([5, 6, 20], [3, 3, 3], [1, 1, 1], [1, 1, 1], [1, 1, 1], [1, 1, 1]), ([8, 14, 33], [2, 2, 2], [2, 2, 2], [1, 1, 1], [0, 0, 0], [0, 0, 0]),
+            ([9, 7, 65], [3, 2, 4], [2, 1, 2], [2, 1, 1], [3, 1, 3], [4, 0, 2]), ([20, 5, 17], [17, 2, 3], [1, 1, 1], [1, 1, 1], [8, 0, 1], [9, 1, 1]),
+            ([4, 12, 19], [2, 9, 1], [1, 2, 1], [2, 1, 1], [0, 4, 0], [1, 5, 0]), ([3, 5, 16], [2, 2, 2], [1, 2, 1], [1, 1, 1], [4, 1, 0], [3, 0, 1]),
+            ([1, 40, 130], [1, 3, 5], [1, 1, 5], [1, 1, 1], [0, 1, 2], [0, 1, 2]), ([7, 9, 8], [7, 9, 5], [1, 1, 1], [1, 1, 1], [0, 0, 0], [0, 0, 0])]:
+        if kind == "average" and not counts and low[0] >= window[0]:
+            continue  # Nothing to divide by.
+        outs = [(n + l + h - (k - 1) * d - 1) // t + 1
+                for n, k, t, d, l, h in zip(sizes, window, strides, dilations, low, high)]
+        x, y = T(dtype, 2, 3, *sizes), T(dtype, 2, 3, *outs)
+        pads = lambda p: "[" + ", ".join(f"#ts.dim<{n}>" for n in p) + "]"
+        attributes = "{count_padding = true}" if counts else ""
+        case(f"pool of volumes {kind} {dtype} {attributes} {sizes} by {window}", [In("x", x), In("b", T(dtype, 3))],
+             f"%p = ts.pool {kind} %x window {window} strides {strides} dilations {dilations} low {pads(low)} high {pads(high)} {attributes} : {x}\n"
+             f"%c = ts.broadcast %b [1] : {T(dtype, 3)} to {y}\n%r = ts.add %p, %c : {y}", y, [{}],
+             lambda x, b, a=(kind, window, strides, dilations, low, high, counts): (np_pool(x, *a) + b.reshape(3, 1, 1, 1)).astype(x.dtype if dtype in INTS else "f8"),
+             {"f16": "relative 2e-3", "bf16": "relative 1.6e-2"}.get(dtype, "relative 4e-6" if dtype == "f32" else ROUNDING.get(dtype, "exact")))
+for kind, attributes in [("average", ""), ("average", "{count_padding = true}"), ("sum", ""), ("max", "")]:
+    x, y = T("f32", "n", 3, "d", "h", 20), T("f32", "n", 3, "floordiv(d + 1, 2)", "h", 10)
+    one = "[#ts.dim<1>, #ts.dim<1>, #ts.dim<1>]"
+    for of, data, compare in [("numbers", "normal", lambda x, kind=kind, counts=bool(attributes): np_pool(x, kind, [3, 3, 3], [2, 1, 2], [1, 1, 1], [1, 1, 1], [1, 1, 1], counts)),
+                              ("infinities", "special" if kind == "max" else "summable", None)]:
+        case(f"pool of volumes of any depth {kind} {attributes} of {of}", [In("x", x, data)],
+             f"%r = ts.pool {kind} %x window [3, 3, 3] strides [2, 1, 2] dilations [1, 1, 1] low {one} high {one} {attributes} : {x}",
+             y, [dict(n=0, d=4, h=4), dict(n=1, d=1, h=1), dict(n=2, d=17, h=5), dict(n=1, d=2, h=60)], compare, "relative 4e-6")
 # NaN and infinities beside the border of an average, and a border of its own before it, as exporters write one that counts.
 for inside in ["", "{count_padding = true}"]:
     x, y = T("f32", 2, 3, 6, 37), T("f32", 2, 3, 6, 37)

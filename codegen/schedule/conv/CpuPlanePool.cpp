@@ -1,21 +1,21 @@
 // Maxima, sums and averages of windows, channels first: the lanes of a register
 // are neighbouring pixels.
 //
-//   program = (image, channel, block of output rows)
+//   program = (image, channel, output plane, block of output rows)
 //     for some output rows at a time, so that what is stored is not read at
 //     once, in other pieces:
-//       of each the window's rows are combined, column by column, and go to
-//       scratch, the border on both sides
+//       of each the window's rows, of all of its planes, are combined, column
+//       by column, and go to scratch, the border on both sides
 //       of each the window's columns there are combined, for a register of
 //       pixels at once: with strides the columns that a register of them sees
 //       are loaded together and picked apart, or read one by one if they are
 //       far apart
-//       an average divides by the rows and the columns that the window counts;
-//       where output columns differ in these, scratch has them
+//       an average divides by the planes, the rows and the columns that the
+//       window counts; where output columns differ in these, scratch has them
 //       one epilogue takes them
 //
-// To a maximum a window row outside of the image is the next one inside, which
-// the window sees as well.
+// To a maximum a window row or plane outside of the image is the next one
+// inside, which the window sees as well.
 //
 // Parameters: rows of a block.
 #include "codegen/schedule/conv/ConvWindow.h"
@@ -48,6 +48,8 @@ constexpr int64_t rowsAtOnce = 8;
 constexpr int64_t mostPicked = 4;
 /// Window rows or columns that are no loop in the generated code, at most.
 constexpr int64_t mostRowsUnrolled = 8, mostColumnsUnrolled = 32;
+/// The same of the rows of all planes.
+constexpr int64_t mostPlaneRowsUnrolled = 16;
 
 /// Elements of a line of scratch: a row with its border, and what the last tile
 /// reads beyond it.
@@ -80,11 +82,26 @@ public:
         isMax(p.op.getKind() == ts::PoolKind::max),
         isUnsigned(ts::elementTypeOf(p.op.getInput()).isUnsignedInteger()),
         columnsCounted(p.averages ? p.columnsEverywhere() : std::nullopt),
-        rowsCounted(p.averages ? p.rowsEverywhere() : std::nullopt) {}
+        rowsCounted(countedOf(p.rows)), planesCounted(countedOf(p.planes)) {}
 
   LogicalResult build();
 
 private:
+  using Taps = PlanePool::Taps;
+  /// Of one output row or plane: the input's where the window's first tap lies,
+  /// and the taps that are inside.
+  struct Inside {
+    Value base, first, end;
+  };
+  /// A register of columns.
+  struct Run {
+    Value column, valid;
+    int64_t lanes;
+  };
+
+  std::optional<int64_t> countedOf(const Taps &taps) const {
+    return p.averages ? taps.everywhere(p.countsBorder) : std::nullopt;
+  }
   /// For runs of `width`: as few tiles as hold them, of even size.
   int64_t lanesFor(int64_t width, int64_t registers) const {
     int64_t tiles = llvm::divideCeil(width, registers * registerLanes);
@@ -114,37 +131,48 @@ private:
     return arith::SelectOp::create(b, loc, isNan, a, most);
   }
   /// Coordinate of a run of the input or the result.
-  Coord at(Value row, Value column, Value valid, int64_t lanes) const {
+  Coord at(Value plane, Value row, Run run) const {
     Coord coord;
-    coord.lanes = lanes;
-    coord.valid = valid;
+    coord.lanes = run.lanes;
+    coord.valid = run.valid;
     coord.dims = {{image}, {channel}};
-    if (p.hasRows)
+    if (p.spatial > 2)
+      coord.dims.push_back({plane});
+    if (p.spatial > 1)
       coord.dims.push_back({row});
-    coord.dims.push_back({column, 1, {}, lanes});
+    coord.dims.push_back({run.column, 1, {}, run.lanes});
     return coord;
   }
-  /// Input row of the window's first row, for output row `row`.
-  Value baseOf(Value row) {
-    return e.sub(e.mul(row, e.constant(p.sh)), e.constant(p.lowH));
-  }
-  /// Window rows at base + i * dh that lie above input row `end`.
-  Value rowsBefore(Value end, Value base) {
+  /// Taps from `base` on that lie before `end`.
+  Value tapsBefore(const Taps &t, Value end, Value base) {
     Value some = e.max(e.sub(end, base), e.constant(0));
-    return e.min(e.div(e.add(some, e.constant(p.dh - 1)), e.constant(p.dh)),
-                 e.constant(p.kh));
+    return e.min(
+        e.div(e.add(some, e.constant(t.dilation - 1)), e.constant(t.dilation)),
+        e.constant(t.taps));
+  }
+  Value baseOf(const Taps &t, Value place) {
+    return e.sub(e.mul(place, e.constant(t.stride)), e.constant(t.low));
+  }
+  Inside insideOf(const Taps &t, Value place) {
+    Value base = baseOf(t, place);
+    return {base, tapsBefore(t, e.constant(0), base),
+            tapsBefore(t, e.size(t.size), base)};
   }
   void fill(int64_t begin, int64_t end);
   LogicalResult linesOf(Value row);
-  /// The window's rows from `base` on combined; `first` .. `end` are inside.
-  LogicalResult combineRows(Value base, Value first, Value end);
+  /// What `at` gives for each tap inside, combined; null: it gives none.
+  Value combineTaps(const Taps &taps, Inside inside, bool unrolls,
+                    int64_t lanes, llvm::function_ref<Value(Value at)> at);
+  /// The rows of all planes.
+  LogicalResult combineRows(Inside planes, Inside rows);
   LogicalResult combineColumns(Value row);
   /// Columns from `column` on, of the first window column and each further one.
   Value columnsOf(Value first, int64_t lanes);
   /// Writes how many columns the windows of each output column count.
   void writeCounts();
-  /// What an average of output row `row` divides by, beside the columns.
-  Value countedRows(Value row);
+  /// How many taps an average at `place` counts.
+  Value countedAt(const Taps &taps, Value place);
+  /// `rowCount`: rows times planes; null: the same everywhere.
   Value averageOf(Value sum, Value rowCount, Value column, int64_t lanes);
 
   ElementEmitter &e;
@@ -155,9 +183,10 @@ private:
   int64_t rows, registerLanes;
   Type element; ///< of scratch
   bool isMax, isUnsigned;
-  std::optional<int64_t> columnsCounted, rowsCounted;
+  std::optional<int64_t> columnsCounted, rowsCounted, planesCounted;
 
-  Value image, channel;
+  Value image, channel, plane;
+  Inside planes; ///< of that output plane
   Value counts; ///< scratch: columns that averages count
   Value lines;  ///< scratch: combined rows, with their border
   Value line;   ///< where the one at hand begins
@@ -169,57 +198,71 @@ void PlanePoolBuilder::fill(int64_t begin, int64_t end) {
             e.constant(end - begin));
 }
 
-LogicalResult PlanePoolBuilder::combineRows(Value base, Value first,
-                                            Value end) {
+Value PlanePoolBuilder::combineTaps(const Taps &taps, Inside inside,
+                                    bool unrolls, int64_t lanes,
+                                    llvm::function_ref<Value(Value at)> at) {
+  auto tapAt = [&](Value i) {
+    return at(e.add(inside.base, e.mul(i, e.constant(taps.dilation))));
+  };
+  auto unrolled = [&](llvm::function_ref<Value(int64_t)> tap) {
+    Value all;
+    for (int64_t i = 0; i < taps.taps; ++i) {
+      Value x = tapAt(tap(i));
+      if (!x)
+        return Value();
+      all = all ? combined(all, x) : x;
+    }
+    return all;
+  };
+  auto looped = [&]() -> Value {
+    LogicalResult status = success();
+    Value all = forEach(
+        e, inside.first, inside.end, ValueRange{nothing(lanes)},
+        [&](Value i, ValueRange now) -> FailureOr<SmallVector<Value>> {
+          Value x = tapAt(i);
+          if (!x)
+            return failure();
+          return SmallVector<Value>{combined(now[0], x)};
+        },
+        status)[0];
+    return succeeded(status) ? all : Value();
+  };
+  auto number = [&](int64_t i) { return e.constant(i); };
+  if (!unrolls)
+    return looped();
+  if (taps.areInside())
+    return unrolled(number);
+  if (isMax) {
+    Value last = e.sub(inside.end, e.constant(1));
+    return unrolled([&](int64_t i) {
+      return e.min(e.max(e.constant(i), inside.first), last);
+    });
+  }
+  Value whole = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq,
+                                      e.sub(inside.end, inside.first),
+                                      e.constant(taps.taps));
+  return e.select(whole, [&] { return unrolled(number); }, looped);
+}
+
+LogicalResult PlanePoolBuilder::combineRows(Inside planes, Inside rows) {
   int64_t lanes = lanesFor(p.width, mostRegisters);
-  Value last = e.sub(end, e.constant(1));
+  bool unrollsRows = p.rows.taps <= mostRowsUnrolled,
+       unrollsPlanes =
+           unrollsRows && p.planes.taps <= mostPlaneRowsUnrolled / p.rows.taps;
   return forLanes(
       e, e.constant(0), e.constant(p.width), lanes, p.width % lanes == 0,
       [&](Value column, Value valid) -> LogicalResult {
-        auto pixels = [&](Value i) -> Value {
-          Value row = e.add(base, e.mul(i, e.constant(p.dh)));
-          Value x = e.emit(p.op.getInput(), at(row, column, valid, lanes));
-          return x ? e.widen(x, lanes) : x;
+        auto rowsOf = [&](Value plane) {
+          return combineTaps(
+              p.rows, rows, unrollsRows, lanes, [&](Value row) -> Value {
+                Value x = e.emit(p.op.getInput(),
+                                 at(plane, row, {column, valid, lanes}));
+                return x ? e.widen(x, lanes) : x;
+              });
         };
-        auto unrolled = [&](llvm::function_ref<Value(int64_t)> rowAt) {
-          Value all;
-          for (int64_t i = 0; i < p.kh; ++i) {
-            Value x = pixels(rowAt(i));
-            if (!x)
-              return Value();
-            all = all ? combined(all, x) : x;
-          }
-          return all;
-        };
-        auto looped = [&]() -> Value {
-          LogicalResult status = success();
-          Value all = forEach(
-              e, first, end, ValueRange{nothing(lanes)},
-              [&](Value i, ValueRange now) -> FailureOr<SmallVector<Value>> {
-                Value x = pixels(i);
-                if (!x)
-                  return failure();
-                return SmallVector<Value>{combined(now[0], x)};
-              },
-              status)[0];
-          return succeeded(status) ? all : Value();
-        };
-        auto number = [&](int64_t i) { return e.constant(i); };
-        Value all;
-        if (p.kh > mostRowsUnrolled) {
-          all = looped();
-        } else if (isMax) {
-          all = unrolled([&](int64_t i) {
-            return e.min(e.max(e.constant(i), first), last);
-          });
-        } else if (p.rowsAreInside()) {
-          all = unrolled(number);
-        } else {
-          Value whole =
-              arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq,
-                                    e.sub(end, first), e.constant(p.kh));
-          all = e.select(whole, [&] { return unrolled(number); }, looped);
-        }
+        Value all = p.spatial > 2 ? combineTaps(p.planes, planes, unrollsPlanes,
+                                                lanes, rowsOf)
+                                  : rowsOf({});
         if (!all)
           return failure();
         tile::StoreOp::create(b, loc, all, lines,
@@ -315,32 +358,28 @@ void PlanePoolBuilder::writeCounts() {
   (void)never;
 }
 
-Value PlanePoolBuilder::countedRows(Value row) {
-  if (rowsCounted)
-    return {};
-  Value base = baseOf(row), end = e.size(p.height), before = e.constant(0);
+Value PlanePoolBuilder::countedAt(const Taps &taps, Value place) {
+  Value base = baseOf(taps, place), end = e.size(taps.size),
+        before = e.constant(0);
   if (p.countsBorder)
-    end = e.add(end, e.size(p.highH));
+    end = e.add(end, e.size(taps.high));
   else
-    before = rowsBefore(e.constant(0), base);
-  Value count = e.max(e.sub(rowsBefore(end, base), before), e.constant(0));
-  Value number = arith::IndexCastOp::create(b, loc, b.getI32Type(), count);
-  return arith::SIToFPOp::create(b, loc, element, number);
+    before = tapsBefore(taps, e.constant(0), base);
+  return e.max(e.sub(tapsBefore(taps, end, base), before), e.constant(0));
 }
 
 Value PlanePoolBuilder::averageOf(Value sum, Value rowCount, Value column,
                                   int64_t lanes) {
-  Value count = rowCount ? e.widen(rowCount, lanes)
-                         : e.splat(element, lanes, *rowsCounted);
-  if (columnsCounted && rowsCounted) {
-    count = e.splat(element, lanes, *rowsCounted * *columnsCounted);
-  } else {
-    Value columns =
-        columnsCounted
-            ? e.splat(element, lanes, *columnsCounted)
-            : tile::LoadOp::create(b, loc, vectorType(lanes), counts, column)
-                  .getResult();
-    count = arith::MulFOp::create(b, loc, count, columns);
+  int64_t rows = rowCount ? 1 : *rowsCounted * *planesCounted;
+  Value count;
+  if (columnsCounted)
+    count = e.splat(element, lanes, rows * *columnsCounted);
+  else
+    count = tile::LoadOp::create(b, loc, vectorType(lanes), counts, column);
+  if (rowCount || (!columnsCounted && rows != 1)) {
+    Value factor =
+        rowCount ? e.widen(rowCount, lanes) : e.splat(element, lanes, rows);
+    count = arith::MulFOp::create(b, loc, factor, count);
   }
   return arith::DivFOp::create(b, loc, sum, count);
 }
@@ -348,28 +387,40 @@ Value PlanePoolBuilder::averageOf(Value sum, Value rowCount, Value column,
 LogicalResult PlanePoolBuilder::combineColumns(Value row) {
   int64_t lanes =
       lanesFor(p.outWidth, std::max<int64_t>(1, mostRegisters / p.sw));
-  Value rowCount = p.averages ? countedRows(row) : Value();
+  Value rowCount;
+  if (p.averages && !(rowsCounted && planesCounted)) {
+    auto countOf = [&](const Taps &taps, std::optional<int64_t> everywhere,
+                       Value place) {
+      return everywhere ? e.constant(*everywhere) : countedAt(taps, place);
+    };
+    Value count = e.mul(countOf(p.rows, rowsCounted, row),
+                        countOf(p.planes, planesCounted, plane));
+    rowCount = arith::SIToFPOp::create(
+        b, loc, element,
+        arith::IndexCastOp::create(b, loc, b.getI32Type(), count));
+  }
   return forLanes(
       e, e.constant(0), e.constant(p.outWidth), lanes, p.outWidth % lanes == 0,
       [&](Value column, Value valid) -> LogicalResult {
         Value all = columnsOf(e.mul(column, e.constant(p.sw)), lanes);
         if (p.averages)
           all = averageOf(all, rowCount, column, lanes);
-        return epilogue.store(e, all, at(row, column, valid, lanes));
+        return epilogue.store(e, all, at(plane, row, {column, valid, lanes}));
       });
 }
 
 LogicalResult PlanePoolBuilder::linesOf(Value row) {
-  Value base = baseOf(row);
-  Value first = rowsBefore(e.constant(0), base);
-  Value end = rowsBefore(e.size(p.height), base);
-  auto branch = scf::IfOp::create(b, loc, e.less(first, end),
-                                  /*withElseRegion=*/true);
+  Inside rows = insideOf(p.rows, row);
+  Value some = e.less(rows.first, rows.end);
+  if (p.spatial > 2)
+    some =
+        arith::AndIOp::create(b, loc, some, e.less(planes.first, planes.end));
+  auto branch = scf::IfOp::create(b, loc, some, /*withElseRegion=*/true);
   LogicalResult status = success();
   {
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPoint(branch.getThenRegion().front().getTerminator());
-    status = e.scoped([&] { return combineRows(base, first, end); });
+    status = e.scoped([&] { return combineRows(planes, rows); });
     b.setInsertionPoint(branch.getElseRegion().front().getTerminator());
     e.scoped([&] { fill(p.lowW, p.lowW + p.width); });
   }
@@ -377,13 +428,15 @@ LogicalResult PlanePoolBuilder::linesOf(Value row) {
 }
 
 LogicalResult PlanePoolBuilder::build() {
-  Dim height = p.outHeight, one = height.like(1);
+  Dim height = p.rows.outSize, one = height.like(1);
   Value id = tile::ProgramIdOp::create(b, loc);
-  SmallVector<Value> index = e.delinearize(id, {ts::dimOf(p.op.getResult(), 0),
-                                                ts::dimOf(p.op.getResult(), 1),
-                                                height.ceilDiv(one * rows)});
+  SmallVector<Value> index = e.delinearize(
+      id, {ts::dimOf(p.op.getResult(), 0), ts::dimOf(p.op.getResult(), 1),
+           p.planes.outSize, height.ceilDiv(one * rows)});
   image = index[0];
   channel = index[1];
+  plane = index[2];
+  planes = insideOf(p.planes, plane);
   auto buffer = tile::BufferType::get(element);
   int64_t bytes = element.getIntOrFloatBitWidth() / 8;
   counts = tile::ScratchOp::create(b, loc, buffer, e.constant(0));
@@ -392,7 +445,7 @@ LogicalResult PlanePoolBuilder::build() {
   if (p.averages && !columnsCounted)
     writeCounts();
   Value each = e.constant(lineElements(p, registerLanes));
-  Value first = e.mul(index[2], e.constant(rows));
+  Value first = e.mul(index[3], e.constant(rows));
   Value end = e.min(e.add(first, e.constant(rows)), e.size(height));
   auto forLines = [&](Value count,
                       llvm::function_ref<LogicalResult(Value i)> body) {
@@ -431,8 +484,9 @@ std::optional<PlanePool> poolOf(ts::KernelOp kernel) {
 /// Enough to make up for the begin of a program, few enough for threads.
 int64_t rowsOfBlock(PlanePool p) {
   constexpr int64_t pixels = 1 << 14;
-  int64_t height = std::max<int64_t>(1, representative(p.outHeight));
-  int64_t rows = std::clamp<int64_t>(pixels / (p.width * p.sh), 1, height);
+  int64_t height = std::max<int64_t>(1, representative(p.rows.outSize));
+  int64_t rows = std::clamp<int64_t>(
+      pixels / p.width / p.rows.stride / p.planes.stride, 1, height);
   return llvm::divideCeil(height, llvm::divideCeil(height, rows));
 }
 
@@ -454,10 +508,11 @@ LogicalResult chooseCpuPlanePool(ts::KernelOp kernel, const TargetDesc &target,
   schedule.kind = "cpu_plane_pool";
   schedule.parameters = config::print(config);
   schedule.grid = ts::dimOf(p->op.getResult(), 0) *
-                  ts::dimOf(p->op.getResult(), 1) *
-                  p->outHeight.ceilDiv(one * rows);
+                  ts::dimOf(p->op.getResult(), 1) * p->planes.outSize *
+                  p->rows.outSize.ceilDiv(one * rows);
+  int64_t taps = p->planes.taps * p->rows.taps;
   schedule.grain =
-      grainOf(16000, one * (rows * (p->kh * p->width + p->kw * p->outWidth)));
+      grainOf(16000, one * (rows * (taps * p->width + p->kw * p->outWidth)));
   int64_t lanes = lanesOf(*p, target);
   Type element = computeType(ts::elementTypeOf(p->op.getInput()));
   schedule.scratch =
