@@ -79,6 +79,35 @@ def test_who_leaves_a_long_text_ends_it(serve):
     assert call(server, "POST", "/tokenize", {"prompt": TEXT})[0] == 200
 
 
+def test_requests_of_a_connection_keep_their_order(serve):
+    """Long and short ones, whole answers and streams, sent at once; what waits unread behind a long one ends with its client."""
+    server = serve("--text-threads", "2")
+    long, short = json.dumps({"prompt": TEXT[:400_000]}).encode(), json.dumps({"prompt": "a b"}).encode()
+    made = json.dumps({"prompt": ["a b c"], "max_tokens": 3, "stream": True, "user": "u" * 50_000}).encode()
+    sent = []
+    for path, body in [("/tokenize", long), ("/tokenize", short), ("/v1/completions", made), ("/tokenize", long), ("/tokenize", short)]:
+        sent.append(head(f"Content-Length: {len(body)}", path=path) + body)
+    last = head("Connection: close", path="/health/live", method="GET")
+    with socket.create_connection((server.host, server.port), timeout=60) as raw:
+        sender = threading.Thread(target=raw.sendall, args=(b"".join(sent) + last,))
+        sender.start()
+        answer = b"".join(iter(lambda: raw.recv(1 << 20), b""))
+        sender.join()
+    marks = [at for at in range(len(answer)) if answer.startswith(b"HTTP/1.1 200 ", at)]
+    parts = [answer[a:b] for a, b in zip(marks, marks[1:] + [None])]
+    assert len(parts) == 6 and b"[DONE]" in parts[2] and b"live" in parts[5]
+    counts = [json.loads(parts[i].split(b"\r\n\r\n", 1)[1])["count"] for i in (0, 1, 3, 4)]
+    assert counts[:2] == counts[2:] and counts[0] > 1000 > counts[1]
+
+    raw = socket.create_connection((server.host, server.port), timeout=60)
+    data = json.dumps({"prompt": TEXT}).encode()
+    raw.sendall(head(f"Content-Length: {len(data)}", path="/tokenize") + data + sent[1])
+    wait_for(lambda: metric(server, "knapper_requests_active") == 1)
+    leave(raw, False)
+    wait_for(lambda: metric(server, "knapper_requests_active") == 0)
+    assert metric(server, "knapper_requests_abandoned_total") == 1
+
+
 def test_too_many_long_texts_are_told_so(serve):
     """64 wait; who comes then may come again."""
     server = serve("--text-threads", "1")
