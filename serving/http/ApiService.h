@@ -25,6 +25,8 @@ struct ApiServiceOptions {
   std::shared_ptr<GrammarCompiler> grammars;
   /// For long texts; 0: they become tokens where `handle` is called.
   int textThreads = 0;
+  /// A long text that waits and is read for longer is refused.
+  std::chrono::milliseconds longestText{60'000};
 };
 
 /// Thread-safe. The engine and the texts must live longer than the exchanges.
@@ -77,6 +79,10 @@ private:
   /// both here, or where the text is long, on a thread that holds up nobody.
   void prepare(const Exchange &exchange, size_t bytes,
                std::function<Rest(const Stopped &stopped)> make);
+  struct LongText;
+  /// On a thread for long texts; throws nothing.
+  void makeRest(LongText &text, bool unwanted,
+                ServerMetrics::Clock::time_point arrived);
   using Read = std::optional<GenerationRequest> (*)(const std::string &,
                                                     const RequestContext &,
                                                     ApiError &);

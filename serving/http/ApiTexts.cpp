@@ -11,63 +11,84 @@ namespace knapper::serving {
 using Json = FieldReader::Json;
 using Clock = ServerMetrics::Clock;
 
+/// A text that waits for a thread, becomes tokens, or has become them.
+struct ApiService::LongText {
+  LongText(ApiService &service, const Exchange &exchange,
+           std::function<Rest(const Stopped &)> make)
+      : exchange(exchange), make(std::move(make)), active(service.metrics),
+        rest(service.refusal(
+            exchange, ApiError::from(deviceError("out of memory", "the server",
+                                                 "fewer requests at once")))) {}
+  const Exchange exchange;
+  std::function<Rest(const Stopped &)> make;
+  std::optional<ActiveRequest> active;
+  /// The thread's, then the exchange's. It says at first what is said where no
+  /// memory is left to say it.
+  Rest rest;
+  /// The client. Apart, so that the exchange does not hold itself.
+  const std::shared_ptr<std::atomic<bool>> gone =
+      std::make_shared<std::atomic<bool>>(false);
+};
+
 void ApiService::prepare(const Exchange &exchange, size_t bytes,
                          std::function<Rest(const Stopped &)> make) {
   constexpr size_t brief = 32 << 10; // some milliseconds
-  constexpr std::chrono::seconds longest{60};
   if (!longWork || bytes <= brief) {
     make({})();
     return;
   }
-  auto gone = std::make_shared<std::atomic<bool>>(false);
-  exchange->onClosed = [this, gone] {
+  auto text = std::make_shared<LongText>(*this, exchange, std::move(make));
+  exchange->onClosed = [this, gone = text->gone] {
     *gone = true;
     ++metrics.clientsGone;
   };
-  Stopped stopped = [this, gone, until = Clock::now() + longest] {
-    return *gone || ending || Clock::now() >= until;
-  };
-  auto finish = [this, exchange, gone](const Rest &rest) {
-    auto last = [this, exchange, gone, rest] {
-      --metrics.active;
-      exchange->onClosed = nullptr;
-      if (!*gone)
-        rest();
+  auto job = [this, text, arrived = Clock::now()](bool unwanted) {
+    makeRest(*text, unwanted, arrived);
+    auto last = [text] {
+      text->active.reset();
+      text->exchange->onClosed = nullptr;
+      if (text->exchange->isOpen())
+        std::exchange(text->rest, nullptr)();
     };
     while (true)
       try {
-        return exchange->post(last);
+        return text->exchange->post(last);
       } catch (const std::exception &) { // others give some memory back
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
       }
   };
-  auto job = [this, exchange, make = std::move(make), stopped,
-              finish](bool unwanted) {
-    Rest rest;
-    try {
-      rest = unwanted || ending
-                 ? refusal(exchange,
-                           ApiError::from(userError(
-                               "the server is shutting down", "draining")))
-             : stopped()
-                 ? refusal(exchange,
-                           ApiError::from(userError(
-                               "waited too long for its turn", "deadline")))
-                 : make(stopped);
-    } catch (const std::exception &) {
-      rest = refusal(exchange,
-                     ApiError::from(deviceError("out of memory", "the server",
-                                                "fewer requests at once")));
-    }
-    finish(rest);
-  };
-  ++metrics.active;
   if (longWork->add(bytes, std::move(job)))
     return;
-  --metrics.active;
+  text->active.reset();
   exchange->onClosed = nullptr;
   refuse(exchange,
-         ApiError::from(userError("too many long texts wait", "queue")));
+         ApiError::from(
+             ending ? userError("the server is shutting down", "draining")
+                    : userError("too many long texts wait", "queue")));
+}
+
+void ApiService::makeRest(LongText &text, bool unwanted,
+                          Clock::time_point arrived) {
+  try {
+    auto isLate = [until = arrived + options.longestText] {
+      return Clock::now() >= until;
+    };
+    Stopped stopped = [this, &text, isLate] {
+      return *text.gone || ending || isLate();
+    };
+    if (unwanted || ending)
+      text.rest = refusal(
+          text.exchange,
+          ApiError::from(userError("the server is shutting down", "draining")));
+    else if (isLate())
+      text.rest = refusal(text.exchange,
+                          ApiError::from(userError(
+                              "waited too long for its turn", "deadline")));
+    else if (!*text.gone)
+      text.rest = text.make(stopped);
+  } catch (const std::exception &) { // what it says at first
+  }
+  text.make = nullptr;
 }
 
 void ApiService::generate(const Exchange &exchange, Read read) {
@@ -135,20 +156,21 @@ void ApiService::embeddings(const Exchange &exchange) {
 }
 
 void ApiService::embed(const Exchange &exchange, EmbeddingRequest request) {
-  ++metrics.active;
+  auto active =
+      std::make_shared<std::optional<ActiveRequest>>(std::in_place, metrics);
   auto asked = std::make_shared<EmbeddingRequest>(std::move(request));
   auto gone = std::make_shared<std::atomic<bool>>(false);
   exchange->onClosed = [this, gone] {
     *gone = true;
     ++metrics.clientsGone;
   };
-  auto answered = [this, exchange,
-                   asked](Expected<std::vector<float>> made) mutable {
+  auto answered = [this, exchange, asked,
+                   active](Expected<std::vector<float>> made) mutable {
     // The answer's text is made where texts are made.
     auto vectors =
         std::make_shared<Expected<std::vector<float>>>(std::move(made));
-    exchange->post([this, exchange, asked, vectors] {
-      --metrics.active;
+    exchange->post([this, exchange, asked, active, vectors] {
+      active->reset();
       if (!exchange->isOpen())
         return;
       if (!*vectors) {
@@ -166,7 +188,7 @@ void ApiService::embed(const Exchange &exchange, EmbeddingRequest request) {
   Status taken =
       engine.embedder()->embed(asked->texts, std::move(answered), gone);
   if (!taken) {
-    --metrics.active;
+    active->reset();
     refuse(exchange, ApiError::from(taken.error(), "input"));
   }
 }

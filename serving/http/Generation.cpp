@@ -55,8 +55,7 @@ Generation::Generation(const Environment &environment,
       created(std::chrono::duration_cast<std::chrono::seconds>(
                   std::chrono::system_clock::now().time_since_epoch())
                   .count()),
-      arrived(arrived) {
-  ++environment.metrics.active;
+      arrived(arrived), active(std::in_place, environment.metrics) {
   for (size_t prompt = 0; prompt < request.prompts.size(); ++prompt)
     for (int32_t i = 0; i < request.choices; ++i)
       choices.emplace_back(environment.texts.tokenizer(), request).prompt =
@@ -369,7 +368,7 @@ void Generation::cancelAll() {
 
 void Generation::finishAnswer() {
   ServerMetrics &metrics = environment.metrics;
-  --metrics.active;
+  active.reset();
   metrics.wholeRequest.add(secondsSince(arrived));
   int64_t prompt = 0, completion = 0;
   for (const std::vector<int32_t> &one : request.prompts)

@@ -120,6 +120,7 @@ private:
   const std::string id;
   const int64_t created; ///< seconds since 1970
   const ServerMetrics::Clock::time_point arrived;
+  std::optional<ActiveRequest> active; ///< until it is over
   ServerMetrics::Clock::time_point firstToken{};
   std::string chunkHead, chunkEnd; ///< of each event of the stream
   std::string line;                ///< the event that is being written

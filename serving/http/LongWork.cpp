@@ -1,9 +1,9 @@
 #include "serving/http/LongWork.h"
 
 #include <algorithm>
+#include <exception>
 #include <pthread.h>
 #include <sys/resource.h>
-#include <system_error>
 #include <unistd.h>
 
 namespace knapper::serving {
@@ -15,7 +15,7 @@ void LongWork::startThread() {
     // The first takes all: it is enough where no other is to be had.
     threads.emplace_back(
         [this, onlySmall = !threads.empty()] { work(onlySmall); });
-  } catch (const std::system_error &) {
+  } catch (const std::exception &) { // no thread, or no memory for it
   }
 }
 

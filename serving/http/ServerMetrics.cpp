@@ -71,7 +71,8 @@ std::string ServerMetrics::text(const EngineStatistics &engine,
   }
   gauge("knapper_http_connections", "Open connections.",
         static_cast<double>(connections));
-  gauge("knapper_requests_active", "Generations and long texts that are not over.",
+  gauge("knapper_requests_active",
+        "Generations and long texts that are not over.",
         static_cast<double>(active));
   count("knapper_requests_abandoned_total",
         "Generations whose client went before the end.", clientsGone);

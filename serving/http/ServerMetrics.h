@@ -41,4 +41,18 @@ private:
   std::map<std::pair<std::string, int>, uint64_t> responses; ///< under `mutex`
 };
 
+/// One more of `active` until it ends, also by an exception.
+class ActiveRequest {
+public:
+  explicit ActiveRequest(ServerMetrics &metrics) : metrics(metrics) {
+    ++metrics.active;
+  }
+  ~ActiveRequest() { --metrics.active; }
+  ActiveRequest(const ActiveRequest &) = delete;
+  ActiveRequest &operator=(const ActiveRequest &) = delete;
+
+private:
+  ServerMetrics &metrics;
+};
+
 } // namespace knapper::serving

@@ -26,14 +26,16 @@ LONG = {
 
 @pytest.mark.parametrize("what", LONG)
 def test_long_texts_hold_up_nobody(serve, what):
-    """One thread has all connections, and three long texts; others see less than 0.1 s of it, but for what a busy machine does."""
-    server = serve("--http-threads", "1", "--null-step", "5000")
+    """One thread has all connections, and three long texts; others see less than 0.1 s of it, beside what a server without any sees of a busy machine."""
+    flags = ("--http-threads", "1", "--null-step", "5000")
+    server, control = serve(*flags), serve(*flags)
     path, body, status = LONG[what]
-    data, times, gaps = json.dumps(body), [], []
+    data = json.dumps(body)
+    times, gaps = {server: [], control: []}, {server: [], control: []}
     stream = json.dumps({"prompt": "a b c", "max_tokens": 400, "ignore_eos": True, "stream": True}).encode()
     over = threading.Event()
 
-    def read():
+    def read(server):
         """Streams, one after the other."""
         while not over.is_set():
             with socket.create_connection((server.host, server.port), timeout=60) as raw:
@@ -41,27 +43,31 @@ def test_long_texts_hold_up_nobody(serve, what):
                 last = time.monotonic()
                 while not over.is_set() and raw.recv(65536):
                     now = time.monotonic()
-                    gaps.append(now - last)
+                    gaps[server].append(now - last)
                     last = now
 
-    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+    with concurrent.futures.ThreadPoolExecutor(5) as pool:
         try:
-            reader = pool.submit(read)
-            wait_for(lambda: len(gaps) > 3)
-            gaps.clear()
+            readers = [pool.submit(read, one) for one in (server, control)]
+            wait_for(lambda: all(len(seen) > 3 for seen in gaps.values()))
+            for seen in gaps.values():
+                seen.clear()
             asked = [pool.submit(call, server, "POST", path, data) for _ in range(3)]
             while not all(one.done() for one in asked):
-                began = time.monotonic()
-                assert call(server, "GET", "/health/live")[0] == 200
-                times.append(time.monotonic() - began)
+                for one in (server, control):
+                    began = time.monotonic()
+                    assert call(one, "GET", "/health/live")[0] == 200
+                    times[one].append(time.monotonic() - began)
                 time.sleep(0.005)
         finally:
             over.set()
-        reader.result()
+        for reader in readers:
+            reader.result()
     assert [one.result()[0] for one in asked] == [status] * 3
-    assert len(times) > 20 and len(gaps) > 20
     for seen in (times, gaps):
-        assert statistics.quantiles(seen, n=20)[-1] < 0.1, (max(seen), len(seen))
+        assert len(seen[server]) > 20 and len(seen[control]) > 20
+        long, none = (statistics.quantiles(seen[one], n=20)[-1] for one in (server, control))
+        assert long < none + 0.1, (long, none, max(seen[server]), len(seen[server]))
 
 
 def test_who_leaves_a_long_text_ends_it(serve):
@@ -77,6 +83,35 @@ def test_who_leaves_a_long_text_ends_it(serve):
     wait_for(lambda: metric(server, "knapper_requests_active") == 0)
     assert metric(server, "knapper_requests_abandoned_total") > 4
     assert call(server, "POST", "/tokenize", {"prompt": TEXT})[0] == 200
+
+
+def test_requests_of_a_connection_keep_their_order(serve):
+    """Long and short ones, whole answers and streams, sent at once; what waits unread behind a long one ends with its client."""
+    server = serve("--text-threads", "2")
+    long, short = json.dumps({"prompt": TEXT[:400_000]}).encode(), json.dumps({"prompt": "a b"}).encode()
+    made = json.dumps({"prompt": ["a b c"], "max_tokens": 3, "stream": True, "user": "u" * 50_000}).encode()
+    sent = []
+    for path, body in [("/tokenize", long), ("/tokenize", short), ("/v1/completions", made), ("/tokenize", long), ("/tokenize", short)]:
+        sent.append(head(f"Content-Length: {len(body)}", path=path) + body)
+    last = head("Connection: close", path="/health/live", method="GET")
+    with socket.create_connection((server.host, server.port), timeout=60) as raw:
+        sender = threading.Thread(target=raw.sendall, args=(b"".join(sent) + last,))
+        sender.start()
+        answer = b"".join(iter(lambda: raw.recv(1 << 20), b""))
+        sender.join()
+    marks = [at for at in range(len(answer)) if answer.startswith(b"HTTP/1.1 200 ", at)]
+    parts = [answer[a:b] for a, b in zip(marks, marks[1:] + [None])]
+    assert len(parts) == 6 and b"[DONE]" in parts[2] and b"live" in parts[5]
+    counts = [json.loads(parts[i].split(b"\r\n\r\n", 1)[1])["count"] for i in (0, 1, 3, 4)]
+    assert counts[:2] == counts[2:] and counts[0] > 1000 > counts[1]
+
+    raw = socket.create_connection((server.host, server.port), timeout=60)
+    data = json.dumps({"prompt": TEXT}).encode()
+    raw.sendall(head(f"Content-Length: {len(data)}", path="/tokenize") + data + sent[1])
+    wait_for(lambda: metric(server, "knapper_requests_active") == 1)
+    leave(raw, False)
+    wait_for(lambda: metric(server, "knapper_requests_active") == 0)
+    assert metric(server, "knapper_requests_abandoned_total") == 1
 
 
 def test_too_many_long_texts_are_told_so(serve):
