@@ -146,7 +146,6 @@ TEST(Sampler, LogprobsAreTheModelsOwn) {
   EXPECT_EQ(token->top[1].token, 2);
 }
 
-// 3,000 tokens: more than a block of weights, with blocks of none.
 TEST(Sampler, TheBestFewAreThoseOfASort) {
   std::mt19937 random(5);
   for (int vocabulary : {1, 3, 19, 20, 21, 300})
@@ -175,6 +174,7 @@ TEST(Sampler, TheBestFewAreThoseOfASort) {
     }
 }
 
+// 3,000 tokens: more than a block of weights, with blocks of none.
 TEST(Sampler, DrawsByTheSoftmaxOfManyTokens) {
   std::vector<float> logits(3000, -std::numeric_limits<float>::infinity());
   for (size_t i : {3u, 700u, 701u, 2900u})
