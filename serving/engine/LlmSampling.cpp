@@ -328,9 +328,10 @@ bool LlmEngine::jump(Sequence &sequence, int64_t row,
     ++counters.forcedTokens;
     if (sequence.answer() >= sequence.request.maxTokens ||
         sequence.length() >= settings.limits.contextLength) {
-      // A text that is complete here has stopped by itself.
+      // A text that is complete here has stopped by itself; what could not go
+      // on has come to its length before.
       bool isLast = &token == &outcome.forced.back();
-      if (!isLast || !endsHere(sequence, outcome.next))
+      if (!isLast || !outcome.next.canEnd || !endsHere(sequence, outcome.next))
         finish(sequence, FinishReason::length);
       return false;
     }

@@ -1,6 +1,7 @@
 #include "serving/http/LongWork.h"
 
 #include <atomic>
+#include <cstdint>
 #include <future>
 #include <gtest/gtest.h>
 
@@ -56,7 +57,8 @@ TEST(LongWork, RefusesWhatIsTooMuch) {
 }
 
 TEST(LongWork, StopsTellsWhoWaits) {
-  LongWork work({.threads = 1, .waiting = 8});
+  // As many wait as like: `add` is false for the stop alone.
+  LongWork work({.threads = 1, .waiting = SIZE_MAX});
   HeldJob running;
   ASSERT_TRUE(work.add(1, running.job()));
   running.began.get_future().wait();

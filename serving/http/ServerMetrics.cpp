@@ -72,10 +72,12 @@ std::string ServerMetrics::text(const EngineStatistics &engine,
   gauge("knapper_http_connections", "Open connections.",
         static_cast<double>(connections));
   gauge("knapper_requests_active",
-        "Generations and long texts that are not over.",
+        "Generations, embeddings and long texts that are not over.",
         static_cast<double>(active));
   count("knapper_requests_abandoned_total",
-        "Generations whose client went before the end.", clientsGone);
+        "Generations, embeddings and long texts whose client went before the "
+        "end.",
+        clientsGone);
   count("knapper_prompt_tokens_total", "Tokens of prompts of ended requests.",
         promptTokens);
   count("knapper_completion_tokens_total",

@@ -33,7 +33,9 @@ double powerOfTen(int exponent) {
 /// What `tokenizers` reads where a file has this number: its JSON library
 /// (serde_json) divides the digits, as one integer, by a power of ten, and is
 /// off by a last bit at times. That decides between divisions into the same
-/// tokens in another order, whose sums differ by rounding alone.
+/// tokens in another order, whose sums differ by rounding alone. Of a file
+/// whose numbers have the fewest digits that name them, as `tokenizers` writes;
+/// the digits of another are gone with its text.
 double scoreOf(double exact) {
   char text[32];
   char *end = std::to_chars(text, std::end(text), std::abs(exact),

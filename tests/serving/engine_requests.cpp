@@ -204,6 +204,43 @@ private:
   uint32_t step, vocabulary;
 };
 
+/// Allows these tokens, one after the other, and then neither a token nor the
+/// end.
+class DeadEnd final : public TokenGrammar {
+public:
+  DeadEnd(std::vector<uint32_t> tokens, uint32_t vocabulary)
+      : tokens(std::move(tokens)), vocabulary(vocabulary) {}
+  std::unique_ptr<GrammarCursor> begin() const override {
+    return std::make_unique<Cursor>(tokens, vocabulary);
+  }
+  size_t bytes() const override { return sizeof(*this); }
+
+private:
+  struct Cursor final : GrammarCursor {
+    Cursor(const std::vector<uint32_t> &tokens, uint32_t vocabulary)
+        : tokens(tokens), vocabulary(vocabulary) {}
+    Expected<Next> next(bool) override {
+      mask.assign((vocabulary + 31) / 32, 0);
+      if (at < tokens.size())
+        mask[tokens[at] / 32] |= uint32_t(1) << tokens[at] % 32;
+      return Next{mask, at < tokens.size(), false};
+    }
+    Status accept(int32_t token) override {
+      if (at == tokens.size() || tokens[at] != static_cast<uint32_t>(token))
+        return userError("was not allowed", "grammar");
+      ++at;
+      return success();
+    }
+    bool canEnd() const override { return false; }
+    std::vector<uint32_t> tokens;
+    uint32_t vocabulary;
+    size_t at = 0;
+    std::vector<uint32_t> mask;
+  };
+  std::vector<uint32_t> tokens;
+  uint32_t vocabulary;
+};
+
 Request requestOf(const Json &json) {
   Request request;
   request.prompt = json["prompt"].get<std::vector<int32_t>>();
@@ -228,6 +265,9 @@ Request requestOf(const Json &json) {
   request.sampling.repetitionPenalty = json.value("repetition_penalty", 1.0f);
   if (uint32_t step = json.value("every_token", 0u))
     request.grammar = std::make_shared<EveryToken>(step, json["vocabulary"]);
+  if (json.contains("dead_end"))
+    request.grammar = std::make_shared<DeadEnd>(
+        json["dead_end"].get<std::vector<uint32_t>>(), json["vocabulary"]);
   for (const Json &entry : json.value("bias", Json::array()))
     request.sampling.bias[entry[0]] = entry[1];
   return request;

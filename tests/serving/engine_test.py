@@ -281,6 +281,17 @@ def test_many_rows_are_drawn_in_groups(tmp_path, cache):
     assert [answer["tokens"] for answer in device["groups"][0]] == [answer["tokens"] for answer in host]
 
 
+def test_a_dead_end_at_the_token_limit_is_its_length(models):
+    """A grammar that leads nowhere behind two tokens: who asked for two has them."""
+    tokens = [7, 9]
+    asked = [dict(prompt=drawn_prompt(1, 9), max_tokens=most, dead_end=tokens, vocabulary=small_models.VOCABULARY) for most in (1, 2, 3)]
+    for options in ({}, dict(remote=True)):
+        short, exact, more = models("llama").run([asked], **options)["groups"][0]
+        assert short["finish"] == "length" and short["tokens"] == tokens[:1]
+        assert exact["finish"] == "length" and exact["tokens"] == tokens, exact
+        assert more["finish"] == "error" and "allows no token of the model here" in more["error"]
+
+
 @pytest.mark.parametrize("vocabulary", [50, 1500])
 def test_the_device_draws_what_the_host_would(tmp_path, cache, vocabulary):
     """Every way of sampling, of rows whose logits stay on the device; those that it cannot draw alone are fetched."""
