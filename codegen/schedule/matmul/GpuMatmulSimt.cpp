@@ -117,8 +117,7 @@ struct SimtChooser {
     config.epilogueColumns = run;
     return config;
   }
-  bool takesTooManyRegisters(const SimtShape &shape,
-                             const SimtProblem &problem) const;
+  bool takesTooManyRegisters(const SimtShape &shape) const;
   Schedule best(const SimtProblem &problem);
   SmallVector<Schedule> byRanges(SimtProblem problem, ArrayRef<Axis> axes);
 
@@ -127,15 +126,15 @@ struct SimtChooser {
 
 /// Whether a thread's values beside its sums spill: those of a long epilogue
 /// where four teams leave 128 registers a thread, and addresses where each of
-/// 64 sums is stored alone and a side is read alone.
-bool SimtChooser::takesTooManyRegisters(const SimtShape &shape,
-                                        const SimtProblem &problem) const {
-  constexpr int64_t longEpilogue = 8; // ops
+/// 64 sums is stored alone and both tiles are transposed on their way in.
+bool SimtChooser::takesTooManyRegisters(const SimtShape &shape) const {
+  constexpr int64_t longEpilogue = 5; // ops
   Block *body = matmul.result.getDefiningOp()->getBlock();
   if (shape.slices == 4 && shape.rows == 64 && shape.columns == 64)
     return std::distance(body->begin(), body->end()) > longEpilogue;
   return shape.rows == 128 && shape.columns == 128 && run == 1 &&
-         (problem.aLanes == 1 || problem.bLanes == 1);
+         matmul.lhs.contractStride.isConstant(1) &&
+         matmul.rhs.contractStride.isConstant(1);
 }
 
 /// The schedule with the least modelled time; the one before where it takes
@@ -158,7 +157,7 @@ Schedule SimtChooser::best(const SimtProblem &problem) {
         (config.tileM + config.tileN) * config.tileK >
             mostLoads * config.threads())
       continue;
-    if (takesTooManyRegisters(shape, problem))
+    if (takesTooManyRegisters(shape))
       continue;
     for (int64_t split : {1, 2, 4, 8}) {
       if (split > 1 &&
