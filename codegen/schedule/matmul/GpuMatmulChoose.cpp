@@ -343,9 +343,9 @@ void chooseMmaSync(const MatmulProblem &matmul, const Epilogue &epilogue,
   if (!any.holds)
     return;
 
-  auto addFor = [&](const SizeRange &rows, ArrayRef<bool> copied, Guard guard) {
-    require(guard, matmul.lhs.free, rows);
-    GpuMatmulProblem problem = problemOf(matmul, outer, rows.typical, target);
+  auto add = [&](ArrayRef<bool> copied, const Guard &guard) {
+    GpuMatmulProblem problem =
+        problemOf(matmul, outer, representative(matmul.lhs.free), target);
     problem.staged = !copied[0] || !copied[1];
     MmaSyncTileShape blocks =
         chooseMmaSyncTileShape(problem, bytes, target.l1Bytes);
@@ -361,13 +361,8 @@ void chooseMmaSync(const MatmulProblem &matmul, const Epilogue &epilogue,
     config.bCopied = copied[1];
     config.epilogueColumns = runOf(matmul, epilogue, lanes);
     Schedule schedule = scheduleOf(matmul, outer, config);
-    schedule.guard = std::move(guard);
+    schedule.guard = guard;
     schedules.push_back(std::move(schedule));
-  };
-  auto add = [&](ArrayRef<bool> copied, const Guard &guard) {
-    Dim rows = matmul.lhs.free;
-    for (const SizeRange &range : rangesOf(rows, kRowCuts, manyRows(rows)))
-      addFor(range, copied, guard);
   };
   // Sides that are known to lie otherwise are not copied; the others are where
   // the guard holds.

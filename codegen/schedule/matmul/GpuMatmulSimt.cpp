@@ -241,11 +241,15 @@ void chooseSimt(const MatmulProblem &matmul, int64_t run,
   auto many = [](Dim size, int64_t typical) {
     return std::max<int64_t>(typical, 8 * size.knownDivisor());
   };
+  // The model's times are Hopper's: other cards have one schedule.
+  auto ranges = [&](Dim size, ArrayRef<SizeRange> cuts, int64_t typical) {
+    return target.wgmma ? rangesOf(size, cuts, many(size, typical))
+                        : rangesOf(size, {}, representative(size));
+  };
   SmallVector<Schedule> all = chooser.byRanges(
-      problem,
-      {{batch, rangesOf(batch, batches, many(batch, 512)), &SimtProblem::batch},
-       {m, rangesOf(m, cuts, many(m, 8192)), &SimtProblem::m},
-       {n, rangesOf(n, cuts, many(n, 8192)), &SimtProblem::n}});
+      problem, {{batch, ranges(batch, batches, 512), &SimtProblem::batch},
+                {m, ranges(m, cuts, 8192), &SimtProblem::m},
+                {n, ranges(n, cuts, 8192), &SimtProblem::n}});
   llvm::append_range(schedules, std::move(all));
 }
 
