@@ -442,6 +442,23 @@ def test_fake_quantization():
     check(lambda x: torch.fake_quantize_per_channel_affine(x, scales, zeros, 0, -8, 7), x)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
+def test_fake_quantization_of_every_dtype(dtype):
+    """Eager computes in float32 (channels of float64 in that), takes a NaN for the least, and rounds behind a fraction."""
+    x = torch.linspace(-20, 20, 2001).to(dtype)
+    x[5] = float("nan")
+    rows, scales = x[:2000].reshape(2, 1000), torch.tensor([0.1, 0.3])
+    whole, fraction = torch.tensor([2, 0], dtype=torch.int32), torch.tensor([0.5, 1.25])
+    for function in (
+        lambda x, rows: torch.fake_quantize_per_tensor_affine(x, 0.13, 3, 0, 255),
+        lambda x, rows: torch.fake_quantize_per_tensor_affine(x, scales[1], whole[0], -128, 127),
+        lambda x, rows: torch.fake_quantize_per_channel_affine(rows, scales, whole, 0, 0, 255),
+        lambda x, rows: torch.fake_quantize_per_channel_affine(rows, scales, fraction, 0, 0, 255),
+    ):
+        torch._dynamo.reset()
+        assert torch.equal(knapper.torch.compile(function, fallback="error")(x, rows), function(x, rows))
+
+
 def test_runs_along_a_dim_from_the_end_are_refused():
     # torch's trace of it has another rank.
     with pytest.raises(Exception, match="a dim from the end"):

@@ -238,8 +238,12 @@ class NodeDescriber:
         if name == "aten._linalg_check_errors.default":
             self.check(node.args, node.kwargs)
             return
-        if name == "aten._assert_async.msg" and len(self.module_of) == 1:
-            self.assertions.append((node.args[0], str(node.args[1])))
+        if name.startswith("aten._assert_async."):
+            if len(self.module_of) > 1:
+                self.missing.append(f"{name} in a part of a graph\n    {line_of(node)}")
+                return
+            text = "Expected Tensor with single nonzero value, but got zero"
+            self.assertions.append((node.args[0], str([*node.args, text][1])))
             return
         if value is None or isinstance(value, (torch.SymInt, torch.SymBool, torch.SymFloat, int)):
             if name == "aten.copy_.default":

@@ -15,19 +15,26 @@ def _float32(value: float) -> float:
     return struct.unpack("f", struct.pack("f", value))[0]
 
 
-def _rounded(x: Tensor, zero_point: Any, low: int, high: int, scaled: Tensor, scale: Any) -> Any:
-    """The values and which of them lie within the range of the quantized ones."""
-    at = scaled.round() + zero_point
-    quantized = (at.clamp(low, high) - zero_point) * scale
-    return quantized.to(x.dtype), (at >= low) & (at <= high)
+def _rounded(self: Tensor, inverse: Any, scale: Any, zero_point: Any, low: int, high: int) -> Any:
+    """The values and which of them lie within the range of the quantized ones. As eager:
+    a NaN is the least, and the values are rounded behind a zero point that is no whole
+    number. self: as wide as it computes; the caller rounds the values."""
+    scaled = self * inverse
+    if isinstance(zero_point, Tensor) and zero_point.is_floating_point():
+        at = (scaled + zero_point).round()
+    else:
+        at = scaled.round() + zero_point
+    inside = (at >= low) & (at <= high)
+    held = torch.where(at.isnan(), low, at.clamp(low, high))
+    return (held - zero_point) * scale, inside
 
 
 def per_tensor(
     self: Tensor, scale: float, zero_point: int, quant_min: int, quant_max: int
 ) -> tuple[Tensor, Tensor]:
-    step = _float32(scale)
-    scaled = self * _float32(1.0 / step)
-    return _rounded(self, zero_point, quant_min, quant_max, scaled, step)
+    step, x = _float32(scale), self.to(torch.float32)
+    made, inside = _rounded(x, _float32(1.0 / step), step, zero_point, quant_min, quant_max)
+    return made.to(self.dtype), inside
 
 
 def per_tensor_of_tensors(
@@ -38,12 +45,10 @@ def per_tensor_of_tensors(
     quant_min: int,
     quant_max: int,
 ) -> tuple[Tensor, Tensor]:
-    step = scale.reshape([])
-    made, inside = _rounded(
-        self, zero_point.reshape([]), quant_min, quant_max, self * (1.0 / step), step
-    )
+    step, x = scale.reshape([]), self.to(torch.float32)
+    made, inside = _rounded(x, 1.0 / step, step, zero_point.reshape([]), quant_min, quant_max)
     on = fake_quant_enabled.reshape([]) != 0
-    return torch.where(on, made, self), inside | ~on
+    return torch.where(on, made.to(self.dtype), self), inside | ~on
 
 
 def per_channel(
@@ -52,7 +57,9 @@ def per_channel(
     shape = [1] * self.dim()
     shape[axis] = self.shape[axis]
     step, zero = scale.reshape(shape), zero_point.reshape(shape)
-    return _rounded(self, zero, quant_min, quant_max, self * (1.0 / step), step)
+    x = self if self.dtype == torch.float64 else self.to(torch.float32)
+    made, inside = _rounded(x, 1.0 / step, step, zero, quant_min, quant_max)
+    return made.to(self.dtype), inside
 
 
 def table() -> dict[Any, Callable[..., Any]]:

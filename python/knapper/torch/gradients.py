@@ -47,7 +47,9 @@ def adaptive_avg_pool3d_backward(grad_output: Tensor, self: Tensor) -> Tensor:
 
 def pdist_backward(grad: Tensor, self: Tensor, p: float, pdist: Tensor) -> Tensor:
     """Each pair's gradient goes to both of its points; where these are one, 0."""
-    first, second = torch.triu_indices(self.shape[0], self.shape[0], 1).unbind(0)
+    first, second = torch.triu_indices(
+        self.shape[0], self.shape[0], 1, device=self.device
+    ).unbind(0)
     by, length = self[first] - self[second], pdist.unsqueeze(1)
     size, along = by.abs(), grad.unsqueeze(1) * by.sign()
     if p == 0:

@@ -36,10 +36,9 @@ class Begin(Formula):
 
 
 def _begin(at: int, size: int, length: int) -> int:
-    found = at + size if at < 0 else at
-    if found < 0 or found + length > size:
-        raise IndexError(f"start ({at}) + length ({length}) exceeds dimension size ({size})")
-    return found
+    if at + length > size:
+        raise RuntimeError(f"start ({at}) + length ({length}) exceeds dimension size ({size})")
+    return at
 
 
 def kept(size: Any) -> Any:
