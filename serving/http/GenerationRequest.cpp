@@ -13,114 +13,6 @@ namespace knapper::serving {
 
 using Json = FieldReader::Json;
 
-namespace {
-
-// Fields of both requests, behind their own.
-const std::vector<FieldRow> commonFields = {
-    {"model", {}},
-    {"max_tokens", {}},
-    {"temperature", {}},
-    {"top_p", {}},
-    {"top_k", {}},
-    {"min_p", {}},
-    {"frequency_penalty", {}},
-    {"presence_penalty", {}},
-    {"repetition_penalty", {}},
-    {"logit_bias", {}},
-    {"seed", {}},
-    {"n", {}},
-    {"stop", {}},
-    {"stop_token_ids", {}},
-    {"include_stop_str_in_output", {}},
-    {"ignore_eos", {}},
-    {"skip_special_tokens", {}},
-    {"stream", {}},
-    {"stream_options", {}},
-    {"logprobs", {}},
-    {"priority", {}},
-    {"timeout", {}},
-    {"speculate", {}},
-    {"truncate_prompt_tokens", {}},
-    {"user", {}},
-    {"response_format", {}},
-    {"structured_outputs", {}},
-    {"guided_json", {}},
-    {"guided_regex", {}},
-    {"guided_choice", {}},
-    {"guided_grammar", {}},
-};
-
-std::vector<FieldRow> withCommon(std::vector<FieldRow> rows) {
-  rows.insert(rows.end(), commonFields.begin(), commonFields.end());
-  return rows;
-}
-
-std::vector<FieldRow> makeChatFields() {
-  return withCommon({
-      {"messages", {}},
-      {"max_completion_tokens", {}},
-      {"top_logprobs", {}},
-      {"add_generation_prompt", {}},
-      {"chat_template_kwargs", {}},
-      {"documents", {}},
-      {"reasoning_effort", {}},
-      {"safety_identifier", {}},
-      {"modalities", {}},
-      {"service_tier", {}},
-      {"store", {}},
-      {"tool_choice", {}},
-      {"tools", {}},
-      {"parallel_tool_calls", {}},
-      {"separate_reasoning", {}},
-      {"functions", "it is an older form of 'tools'"},
-      {"function_call", "it is an older form of 'tool_choice'"},
-      {"audio", "models of text only are served"},
-      {"prediction", "no predicted text is used"},
-      {"web_search_options", "there is no web search"},
-      {"metadata", "nothing is stored"},
-      {"prompt_cache_key", "the prefix cache needs no key"},
-      {"prompt_cache_retention", "the prefix cache keeps what fits"},
-      {"verbosity", "no model reads it"},
-      {"moderation", "there is no moderation"},
-  });
-}
-
-std::vector<FieldRow> makeCompletionFields() {
-  return withCommon({
-      {"prompt", {}},
-      {"echo", {}},
-      {"best_of", {}},
-      {"add_special_tokens", {}},
-      {"suffix", "no model that fills in is served"},
-  });
-}
-
-} // namespace
-
-const std::vector<FieldRow> &chatFields() {
-  static const std::vector<FieldRow> rows = makeChatFields();
-  return rows;
-}
-const std::vector<FieldRow> &completionFields() {
-  static const std::vector<FieldRow> rows = makeCompletionFields();
-  return rows;
-}
-const std::vector<FieldRow> &messageFields() {
-  static const std::vector<FieldRow> rows = {
-      {"role", {}},
-      {"content", {}},
-      {"name", {}},
-      {"tool_calls", {}},
-      {"tool_call_id", {}},
-      {"reasoning_content", {}},
-      {"reasoning", {}},
-      {"annotations", {}},
-      {"refusal", {}},
-      {"audio", "models of text only are served"},
-      {"function_call", "it is an older form of 'tool_calls'"}};
-  return rows;
-}
-
 void checkModel(FieldReader &fields, const std::string &model) {
   std::optional<std::string> name = fields.text("model");
   if (!name || *name == model)
@@ -137,6 +29,8 @@ void checkModel(FieldReader &fields, const std::string &model) {
 namespace {
 
 constexpr int64_t mostSequences = 128; ///< prompts times n of one request
+/// Of all prompts' tokens with their alternatives, for all choices.
+constexpr int64_t mostPromptLogprobs = 1 << 18;
 
 /// A message's content as one text: parts of text are joined by newlines.
 std::optional<std::string> contentOf(FieldReader &message,
@@ -375,6 +269,21 @@ void readCommon(FieldReader &fields, const RequestContext &context,
   request.user = fields.text("user").value_or("");
 }
 
+/// Each is a text in the answer, whose writing holds a connection's thread.
+void boundPromptLogprobs(FieldReader &fields,
+                         const GenerationRequest &request) {
+  if (!request.echo || request.topLogprobs < 0)
+    return;
+  int64_t tokens = 0, each = 1 + request.topLogprobs;
+  for (const std::vector<int32_t> &prompt : request.prompts)
+    tokens += static_cast<int64_t>(prompt.size());
+  if (int64_t all = tokens * each * request.choices; all > mostPromptLogprobs)
+    fields.fail("logprobs", "with 'echo' asks for " + std::to_string(all) +
+                                " log-probabilities of prompts; at most " +
+                                std::to_string(mostPromptLogprobs) +
+                                " are given");
+}
+
 /// Sets how many tokens each prompt may get, and refuses what cannot fit.
 void readLengths(FieldReader &fields, const RequestContext &context,
                  std::optional<int64_t> asked, int64_t otherwise,
@@ -411,6 +320,7 @@ void readLengths(FieldReader &fields, const RequestContext &context,
   if (static_cast<int64_t>(request.sequences()) > mostSequences)
     fields.fail("n", "times the prompts must not exceed " +
                          std::to_string(mostSequences));
+  boundPromptLogprobs(fields, request);
 }
 
 template <typename Read>

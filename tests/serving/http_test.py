@@ -126,6 +126,15 @@ def test_stop_tokens_and_ignore_eos(server):
     assert post(server, "/v1/completions", ends | {"ignore_eos": True})[1]["usage"]["completion_tokens"] == 3
 
 
+def test_too_many_logprobs_of_prompts_are_refused(server):
+    """Writing them took a connection's thread for 11 s and 1 GB."""
+    body = {"prompt": [300 + i % 900 for i in range(4000)], "max_tokens": 1, "echo": True, "logprobs": 20, "n": 100}
+    status, answer = post(server, "/v1/completions", body)
+    assert status == 400 and answer["error"]["param"] == "logprobs" and "8400000" in answer["error"]["message"]
+    assert post(server, "/v1/completions", body | {"echo": False})[0] == 200
+    assert post(server, "/v1/completions", body | {"n": 3})[0] == 200
+
+
 def test_logprobs_and_echo(server):
     ids = ids_of(server, "alpha beta gamma")
     answer = post(server, "/v1/completions", {"prompt": ids, "max_tokens": 2, "logprobs": 2, "echo": True})[1]
