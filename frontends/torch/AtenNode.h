@@ -146,6 +146,7 @@ llvm::ArrayRef<AtenRow> atenUnaryRows();
 llvm::ArrayRef<AtenRow> atenActivationRows();
 llvm::ArrayRef<AtenRow> atenBinaryRows();
 llvm::ArrayRef<AtenRow> atenShapeRows();
+llvm::ArrayRef<AtenRow> atenSliceRows();
 llvm::ArrayRef<AtenRow> atenCreationRows();
 llvm::ArrayRef<AtenRow> atenReductionRows();
 llvm::ArrayRef<AtenRow> atenMatMulRows();

@@ -7,14 +7,15 @@ namespace knapper {
 static llvm::StringMap<const AtenRow *> makeTable() {
   llvm::StringMap<const AtenRow *> table;
   for (llvm::ArrayRef<AtenRow> rows :
-       {atenUnaryRows(),        atenActivationRows(),  atenBinaryRows(),
-        atenShapeRows(),        atenCreationRows(),    atenReductionRows(),
-        atenMatMulRows(),       atenConvolutionRows(), atenNormalizationRows(),
-        atenAttentionRows(),    atenIndexRows(),       atenOrderRows(),
-        atenSpecialRows(),      atenBackwardRows(),    atenBitsRows(),
-        atenFactorRows(),       atenSolveRows(),       atenDistanceRows(),
-        atenAdaptivePoolRows(), atenEmbeddingRows(),   atenSelectionRows(),
-        atenGroupedRows(),      atenControlRows(),     atenFourierRows()})
+       {atenUnaryRows(),         atenActivationRows(),   atenBinaryRows(),
+        atenShapeRows(),         atenSliceRows(),        atenCreationRows(),
+        atenReductionRows(),     atenMatMulRows(),       atenConvolutionRows(),
+        atenNormalizationRows(), atenAttentionRows(),    atenIndexRows(),
+        atenOrderRows(),         atenSpecialRows(),      atenBackwardRows(),
+        atenBitsRows(),          atenFactorRows(),       atenSolveRows(),
+        atenDistanceRows(),      atenAdaptivePoolRows(), atenEmbeddingRows(),
+        atenSelectionRows(),     atenGroupedRows(),      atenControlRows(),
+        atenFourierRows()})
     for (const AtenRow &row : rows)
       table[row.overload] = &row;
   return table;
