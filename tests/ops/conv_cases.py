@@ -454,11 +454,11 @@ for inside in ["", "{count_padding = true}"]:
     case(f"average of planes beside borders {inside}", [In("x", x, "summable")],
          f"%r = ts.pool average %x window [3, 3] strides [1, 1] dilations [1, 1] low [#ts.dim<1>, #ts.dim<1>] high [#ts.dim<1>, #ts.dim<1>] {inside} : {x}",
          y, [{}], tolerance="relative 4e-6")
-    wide = T("f32", 2, 3, 10, 41)
+    behind = T("f32", 2, 3, 10, 41)
     case(f"average of planes behind a border {inside}", [In("x", x, "summable")],
          f"%z = ts.constant dense<0.0> : tensor<f32>\n%p = ts.pad %x value %z : tensor<f32> low [{', '.join(['#ts.dim<0>'] * 2 + ['#ts.dim<2>'] * 2)}] "
          f"high [{', '.join(['#ts.dim<0>'] * 2 + ['#ts.dim<2>'] * 2)}] : {x}\n"
-         f"%r = ts.pool average %p window [5, 5] strides [3, 3] dilations [1, 1] low [#ts.dim<0>, #ts.dim<0>] high [#ts.dim<1>, #ts.dim<2>] {inside} : {wide}",
+         f"%r = ts.pool average %p window [5, 5] strides [3, 3] dilations [1, 1] low [#ts.dim<0>, #ts.dim<0>] high [#ts.dim<1>, #ts.dim<2>] {inside} : {behind}",
          T("f32", 2, 3, 3, 13), [{}], tolerance="relative 4e-6")
 # Depthwise convolutions of planes: rows that tiles leave over, blocks of rows, borders wider than the image, columns that strides keep
 # apart, several features a channel, windows that see nothing of the image; what comes before and follows; a line.

@@ -246,6 +246,27 @@ def test_scripts_import_in_no_circle():
     assert circle(uses) == []
 
 
+def names_bound_again(tree: ast.Module) -> list[str]:
+    """Names that a module imports and binds anew outside its functions: what a function reads later is the second one."""
+    imported = {a.asname or a.name.split(".")[0] for s in tree.body if isinstance(s, ast.Import | ast.ImportFrom) for a in s.names}
+    own = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+    again, left = [], [s for s in tree.body if not isinstance(s, ast.If | ast.Try)]
+    while left:
+        node = left.pop()
+        if isinstance(node, own):
+            continue
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in imported:
+            again.append(node.id)
+        left += ast.iter_child_nodes(node)
+    return again
+
+
+def test_imported_names_are_bound_once():
+    assert names_bound_again(ast.parse("from a import wide\nfor i in b:\n    wide = 1\n")) == ["wide"]
+    assert not names_bound_again(ast.parse("from a import wide\nf = lambda wide: [wide for wide in b]\ndef g():\n    wide = 1\n"))
+    assert not {f: names for f in sources(".py") if (names := names_bound_again(ast.parse(text(f))))}
+
+
 def long_functions(file: str, most: int) -> list[str]:
     """Functions and methods at the outer three levels, as clang-format indents them."""
     found = []
