@@ -7,6 +7,7 @@
 #include "graph/layout/PlaneLayout.h"
 #include "graph/layout/SplitPools.h"
 #include "graph/layout/Transforms.h"
+#include "graph/loops/SimplifyLoops.h"
 #include "graph/quantize/ConvertFloat.h"
 #include "graph/quantize/QuantisedMatmuls.h"
 #include "graph/quantize/QuantizeWeights.h"
@@ -52,6 +53,7 @@ LogicalResult plain(func::FuncOp function, const CompileState &) {
 // Functions with arguments that have defaults.
 constexpr auto fold = [](func::FuncOp function) { foldConstants(function); };
 constexpr auto merge = [](func::FuncOp function) { mergeDots(function); };
+constexpr auto loops = [](func::FuncOp function) { simplifyLoops(function); };
 
 LogicalResult foldConvs(func::FuncOp function, const CompileState &) {
   RewritePatternSet patterns(function.getContext());
@@ -140,6 +142,7 @@ constexpr Pass passes[] = {
     {"simplify", onEach<plain<simplify>>, true},
     // What shape arithmetic left of masks becomes numbers.
     {"fold-simplified", onEach<plain<fold>>, true},
+    {"simplify-loops", onEach<plain<loops>>, true},
     {"find-composites", onEach<plain<findComposites>>, true},
     {"merge-numbers", onEach<plain<mergeNumbers>>, true},
     {"fold-conv", onEach<foldConvs>, true},

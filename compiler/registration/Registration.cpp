@@ -4,6 +4,7 @@
 #include "graph/fold/FoldConstants.h"
 #include "graph/fusion/FusionPasses.h"
 #include "graph/layout/LayoutPasses.h"
+#include "graph/loops/LoopPasses.h"
 #include "graph/memory/MemoryPasses.h"
 #include "graph/quantize/QuantizePasses.h"
 #include "graph/simplify/SimplifyPasses.h"
@@ -23,6 +24,7 @@ void knapper::registerAllKnapperPasses() {
   fusion::registerFusionPasses();
   registerExpandMathPass();
   registerLayoutPasses();
+  registerLoopsPasses();
   memory::registerMemoryPasses();
   registerQuantizePasses();
   registerSimplifyPasses();

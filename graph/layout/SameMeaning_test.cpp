@@ -1,7 +1,7 @@
 // The passes do not change what a function means: every function of the lit
-// tests of graph/simplify, graph/layout and graph/quantize is evaluated by the
-// reference before and after them, on random inputs. More files may be named on
-// the command line.
+// tests of graph/simplify, graph/loops, graph/layout and graph/quantize is
+// evaluated by the reference before and after them, on random inputs. More
+// files may be named on the command line.
 #include "graph/fusion/FormKernels.h"
 #include "graph/layout/AlignMatrices.h"
 #include "graph/layout/ChannelsLast.h"
@@ -17,6 +17,7 @@
 #include "graph/layout/SplitScatters.h"
 #include "graph/layout/SplitSorts.h"
 #include "graph/layout/VectorDots.h"
+#include "graph/loops/SimplifyLoops.h"
 #include "graph/quantize/ByteMatmuls.h"
 #include "graph/quantize/QuantisedMatmuls.h"
 #include "graph/quantize/RoundMatmuls.h"
@@ -29,12 +30,14 @@
 #include "graph/simplify/MergeNumbers.h"
 #include "graph/simplify/NarrowDots.h"
 #include "graph/simplify/Simplify.h"
+#include "ir/tensor/BranchesAndLoops.h"
 #include "ir/tensor/Dialect.h"
 #include "ir/tensor/reference/Evaluate.h"
 #include "mlir/IR/Verifier.h"
 #include "mlir/Parser/Parser.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/xxhash.h"
 #include <filesystem>
 #include <gtest/gtest.h>
@@ -50,12 +53,28 @@ std::vector<std::string> extraFiles;
 
 std::vector<std::string> testFiles() {
   std::vector<std::string> files = extraFiles;
-  for (const char *folder : {"simplify", "layout", "quantize"})
+  for (const char *folder : {"simplify", "loops", "layout", "quantize"})
     for (const auto &entry : std::filesystem::directory_iterator(
              std::string(KNAPPER_SOURCE) + "/graph/" + folder + "/test"))
       if (entry.path().extension() == ".mlir")
         files.push_back(entry.path().string());
   return files;
+}
+
+/// The parts of a file, as --split-input-file takes them.
+std::vector<OwningOpRef<ModuleOp>> modulesOf(const std::string &file,
+                                             MLIRContext &context) {
+  std::vector<OwningOpRef<ModuleOp>> modules;
+  auto text = llvm::MemoryBuffer::getFile(file);
+  EXPECT_TRUE(bool(text)) << file;
+  SmallVector<StringRef> parts;
+  if (text)
+    (*text)->getBuffer().split(parts, "// -----\n");
+  for (StringRef part : parts) {
+    modules.push_back(parseSourceString<ModuleOp>(part, &context));
+    EXPECT_TRUE(modules.back()) << file;
+  }
+  return modules;
 }
 
 /// Numbers of the dtype; integers are 0 and 1 (indices, masks). The first of
@@ -177,6 +196,11 @@ std::vector<Step> pipeline() {
              return mlir::success();
            }},
           {"simplify", [](func::FuncOp f) { return simplify(f); }},
+          {"simplify-loops",
+           [](func::FuncOp f) {
+             simplifyLoops(f);
+             return mlir::success();
+           }},
           {"find-composites", [](func::FuncOp f) { return findComposites(f); }},
           {"merge-numbers",
            [](func::FuncOp f) {
@@ -333,23 +357,28 @@ TEST(SameMeaning, EveryPass) {
   context.loadAllAvailableDialects();
   int functions = 0;
   for (const std::string &file : testFiles()) {
-    auto module = parseSourceFile<ModuleOp>(file, &context);
-    ASSERT_TRUE(module) << file;
-    for (func::FuncOp function : module->getOps<func::FuncOp>()) {
-      SCOPED_TRACE(file + " @" + function.getName().str());
-      std::vector<HostTensor> before = run(function);
-      const double allowed = tolerance(function);
-      for (auto &[name, step] : pipeline()) {
-        SCOPED_TRACE(name);
-        ASSERT_TRUE(succeeded(step(function)));
-        ASSERT_TRUE(succeeded(verify(function)));
-        std::vector<HostTensor> after = run(function);
-        ASSERT_EQ(before.size(), after.size());
-        for (size_t i = 0; i < before.size(); ++i)
-          EXPECT_LE(distance(before[i], after[i]), allowed) << "result " << i;
+    // Files of parts have names that stand in several of them.
+    std::vector<OwningOpRef<ModuleOp>> modules = modulesOf(file, context);
+    for (OwningOpRef<ModuleOp> &module : modules)
+      for (func::FuncOp function : module->getOps<func::FuncOp>()) {
+        if (function
+                .isPrivate()) // A body: a part of the function that runs it.
+          continue;
+        SCOPED_TRACE(file + " @" + function.getName().str());
+        std::vector<HostTensor> before = run(function);
+        const double allowed = tolerance(function);
+        for (auto &[name, step] : pipeline()) {
+          SCOPED_TRACE(name);
+          for (func::FuncOp part : withBodies(function))
+            ASSERT_TRUE(succeeded(step(part)));
+          ASSERT_TRUE(succeeded(verify(*module)));
+          std::vector<HostTensor> after = run(function);
+          ASSERT_EQ(before.size(), after.size());
+          for (size_t i = 0; i < before.size(); ++i)
+            EXPECT_LE(distance(before[i], after[i]), allowed) << "result " << i;
+        }
+        ++functions;
       }
-      ++functions;
-    }
   }
   EXPECT_GT(functions, 20);
 }

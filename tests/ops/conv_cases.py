@@ -438,7 +438,7 @@ for kind, dtype, counts in [("average", "f32", True), ("average", "f32", False),
         case(f"pool of volumes {kind} {dtype} {attributes} {sizes} by {window}", [In("x", x), In("b", T(dtype, 3))],
              f"%p = ts.pool {kind} %x window {window} strides {strides} dilations {dilations} low {pads(low)} high {pads(high)} {attributes} : {x}\n"
              f"%c = ts.broadcast %b [1] : {T(dtype, 3)} to {y}\n%r = ts.add %p, %c : {y}", y, [{}],
-             lambda x, b, a=(kind, window, strides, dilations, low, high, counts): (np_pool(x, *a) + b.reshape(3, 1, 1, 1)).astype(x.dtype if dtype in INTS else "f8"),
+             lambda x, b, a=(kind, window, strides, dilations, low, high, counts): (np_pool(x, *a) + b.reshape(3, 1, 1, 1)).astype(x.dtype if x.dtype.kind in "iu" else "f8"),
              {"f16": "relative 2e-3", "bf16": "relative 1.6e-2"}.get(dtype, "relative 4e-6" if dtype == "f32" else ROUNDING.get(dtype, "exact")))
 for kind, attributes in [("average", ""), ("average", "{count_padding = true}"), ("sum", ""), ("max", "")]:
     x, y = T("f32", "n", 3, "d", "h", 20), T("f32", "n", 3, "floordiv(d + 1, 2)", "h", 10)

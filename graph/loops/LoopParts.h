@@ -1,0 +1,71 @@
+//===- LoopParts.h - A loop and its body, to be changed together ----------===//
+#pragma once
+
+#include "ir/tensor/BranchesAndLoops.h"
+#include "ir/tensor/SymbolicValue.h"
+#include "llvm/ADT/DenseMap.h"
+
+namespace knapper {
+
+/// How the steps of a loop go through the first dim of a tensor.
+enum class StepOrder { forward, reversed };
+
+/// The operands and results of a loop beside what they are in its body. Lists
+/// may be changed freely; `rebuild` makes the op and its function agree.
+struct LoopParts {
+  struct Carried {
+    mlir::Value initial, inside, next, result;
+  };
+  struct Capture {
+    mlir::Value outside, inside;
+  };
+  struct Scan {
+    mlir::Value value; ///< of a step
+    StepOrder order;
+    mlir::Value result; ///< null for one that is new
+  };
+
+  /// Nothing for a loop that data ends, or whose sizes change.
+  static std::optional<LoopParts> of(ts::LoopOp loop);
+
+  /// An outer value in the body.
+  mlir::Value capture(mlir::Value outside);
+  /// The order in which an index of the body counts the steps.
+  std::optional<StepOrder> orderOf(ts::Dim index);
+  /// The row of a step.
+  ts::Dim row(StepOrder order) const;
+  /// Row `row(order)` of `whole`, [T, ...], without its first dim.
+  mlir::Value readRow(mlir::OpBuilder &b, mlir::Location loc, mlir::Value whole,
+                      StepOrder order) const;
+  /// Whether the op's sizes or attributes differ between steps.
+  bool changes(mlir::Operation *op) const;
+  /// Replaces the loop; ops of the body that nobody reads go.
+  void rebuild();
+
+  ts::LoopOp loop;
+  mlir::Block *body = nullptr;
+  ts::Dim trips, counter;
+  llvm::SmallVector<Carried> carried;
+  llvm::SmallVector<Capture> captures;
+  llvm::SmallVector<Scan> scans;
+
+private:
+  llvm::DenseSet<mlir::StringAttr> own; ///< symbols that the body sets
+  llvm::DenseMap<mlir::Attribute, std::optional<StepOrder>> orders;
+};
+
+/// Each step of SimplifyLoops.h; true where something changed. `rebuild` is the
+/// caller's.
+bool captureUnchanged(LoopParts &parts);
+bool sliceInOrder(LoopParts &parts);
+bool stackRows(LoopParts &parts);
+bool dropUnused(LoopParts &parts);
+
+struct LoopBudget;
+/// Invariant ops and matmuls of all steps before the loop. Takes what it needs
+/// of the budget's bytes.
+bool computeBefore(LoopParts &parts, LoopBudget &budget);
+/// Sums of all steps behind the loop; rebuilds it.
+void sumBehind(LoopParts &parts, LoopBudget &budget);
+
+} // namespace knapper
