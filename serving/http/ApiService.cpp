@@ -274,12 +274,13 @@ void ApiService::page(const Exchange &exchange) {
 }
 
 void ApiService::drain() {
+  // The engine goes on: it gets what was admitted and becomes tokens still.
   draining = true;
-  engine.drain();
 }
 
 void ApiService::abortAll() {
-  ending = true;
+  draining = ending = true;
+  engine.drain();
   if (longWork)
     longWork->stop();
   std::vector<std::shared_ptr<Generation>> all;

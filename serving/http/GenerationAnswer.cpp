@@ -42,70 +42,125 @@ void Generation::writeUsage(JsonWriter &writer) const {
   writer.endObject();
 }
 
-void Generation::writeLogprobs(JsonWriter &writer,
-                               const std::vector<TokenRecord> &records) const {
+std::string Generation::unsentText(const Choice &choice) const {
+  if (!request.echo || choice.echoed)
+    return choice.text;
+  return request.echoed[choice.prompt].text + choice.text;
+}
+
+template <typename Show>
+void Generation::forEachToken(const Choice &choice, Show &&show) const {
+  if (wantsPromptLogprobs() && !choice.echoed) {
+    const std::vector<size_t> &offsets = request.echoed[choice.prompt].offsets;
+    const std::vector<Token> &tokens = scored[choice.prompt].tokens;
+    const Token first{request.prompts[choice.prompt].front(), 0, {}};
+    show(ShownToken{first, false, 0});
+    for (size_t i = 0; i < tokens.size(); ++i)
+      show(ShownToken{tokens[i], true, offsets[i + 1]});
+  }
+  for (const TokenRecord &record : choice.records)
+    show(ShownToken{record.token, true, record.offset});
+}
+
+void Generation::writeLogprobs(JsonWriter &writer, const Choice &choice) const {
   writer.key("logprobs");
-  if (request.topLogprobs < 0 || (request.stream && records.empty())) {
+  bool prompt = wantsPromptLogprobs() && !choice.echoed;
+  if (request.topLogprobs < 0 ||
+      (request.stream && choice.records.empty() && !prompt)) {
     writer.null();
     return;
   }
-  auto shown = [](const std::string &bytes) {
-    return replaceInvalidUtf8(bytes);
-  };
-  writer.beginObject();
   if (request.chat) {
-    auto entry = [&](const std::string &bytes, float logprob) {
-      writer.beginObject().field("token", shown(bytes));
-      writer.field("logprob", static_cast<double>(logprob));
-      writer.key("bytes").beginArray();
-      for (char byte : bytes)
-        writer.value(int32_t(static_cast<unsigned char>(byte)));
-      writer.endArray();
-    };
-    writer.key("content").beginArray();
-    for (const TokenRecord &record : records) {
-      entry(record.bytes, record.logprob);
-      writer.key("top_logprobs").beginArray();
-      for (const auto &[bytes, logprob] : record.top) {
-        entry(bytes, logprob);
-        writer.endObject();
-      }
-      writer.endArray().endObject();
-    }
-    writer.endArray().key("refusal").null().endObject();
+    writeChatLogprobs(writer, choice);
     return;
   }
-  writer.key("tokens").beginArray();
-  for (const TokenRecord &record : records)
-    writer.value(shown(record.bytes));
+  auto shown = [this](int32_t id) { return replaceInvalidUtf8(bytesOf(id)); };
+  writer.beginObject().key("tokens").beginArray();
+  forEachToken(choice, [&](const ShownToken &one) {
+    writer.value(shown(one.token.id));
+  });
   writer.endArray().key("token_logprobs").beginArray();
-  for (const TokenRecord &record : records)
-    if (record.hasLogprob)
-      writer.value(static_cast<double>(record.logprob));
+  forEachToken(choice, [&](const ShownToken &one) {
+    if (one.hasLogprob)
+      writer.value(static_cast<double>(one.token.logprob));
     else
       writer.null();
+  });
   writer.endArray().key("top_logprobs").beginArray();
-  for (const TokenRecord &record : records) {
-    if (!record.hasLogprob) {
+  forEachToken(choice, [&](const ShownToken &one) {
+    if (!one.hasLogprob) {
       writer.null();
-      continue;
+      return;
     }
     writer.beginObject();
     std::map<std::string, float> top; // two tokens may be shown alike
-    top.emplace(shown(record.bytes), record.logprob);
-    for (const auto &[bytes, logprob] : record.top)
-      top.emplace(shown(bytes), logprob);
+    top.emplace(shown(one.token.id), one.token.logprob);
+    for (const TokenLogprob &other : one.token.top)
+      top.emplace(shown(other.token), other.logprob);
     for (const auto &[text, logprob] : top)
       writer.field(text, static_cast<double>(logprob));
     writer.endObject();
-  }
+  });
   writer.endArray().key("text_offset").beginArray();
-  for (const TokenRecord &record : records)
-    writer.value(static_cast<uint64_t>(record.offset));
+  forEachToken(choice, [&](const ShownToken &one) {
+    writer.value(static_cast<uint64_t>(one.offset));
+  });
   writer.endArray().endObject();
 }
 
+void Generation::writeChatLogprobs(JsonWriter &writer,
+                                   const Choice &choice) const {
+  auto entry = [&](int32_t id, float logprob) {
+    std::string bytes = bytesOf(id);
+    writer.beginObject().field("token", replaceInvalidUtf8(bytes));
+    writer.field("logprob", static_cast<double>(logprob));
+    writer.key("bytes").beginArray();
+    for (char byte : bytes)
+      writer.value(int32_t(static_cast<unsigned char>(byte)));
+    writer.endArray();
+  };
+  writer.beginObject().key("content").beginArray();
+  for (const TokenRecord &record : choice.records) {
+    entry(record.token.id, record.token.logprob);
+    writer.key("top_logprobs").beginArray();
+    for (const TokenLogprob &other : record.token.top) {
+      entry(other.token, other.logprob);
+      writer.endObject();
+    }
+    writer.endArray().endObject();
+  }
+  writer.endArray().key("refusal").null().endObject();
+}
+
+size_t Generation::answerBytes() const {
+  constexpr size_t ofToken = 64; // its text, number and offset, about
+  size_t each = ofToken * (1 + std::max(request.topLogprobs, 0)), all = 0;
+  for (const Choice &choice : choices) {
+    all += choice.text.size() + choice.reasoning.size();
+    all += each * choice.records.size();
+    for (const ToolCall &call : choice.calls)
+      all += ofToken + call.arguments.size();
+    if (request.echo)
+      all += request.echoed[choice.prompt].text.size();
+    if (wantsPromptLogprobs())
+      all += each * (1 + scored[choice.prompt].tokens.size());
+  }
+  return all;
+}
+
 void Generation::sendWhole() {
+  if (environment.longWork && answerBytes() > LongWork::brief) {
+    writing = environment.longWork->addAnswer(
+        [self = shared_from_this()](bool unwanted) {
+          self->writeLong(unwanted);
+        });
+    if (writing)
+      return;
+  }
+  respondWhole(wholeAnswer());
+}
+
+std::string Generation::wholeAnswer() const {
   JsonWriter writer;
   writeHead(writer, request.chat ? "chat.completion" : "text_completion");
   writer.key("choices").beginArray();
@@ -115,15 +170,43 @@ void Generation::sendWhole() {
     if (request.chat)
       writeMessage(writer, choice);
     else
-      writer.field("text", choice.text);
-    writeLogprobs(writer, choice.records);
+      writer.field("text", unsentText(choice));
+    writeLogprobs(writer, choice);
     writer.field("finish_reason", reasonOf(choice)).endObject();
   }
   writer.endArray();
   writeUsage(writer);
-  std::string body = writer.endObject().take();
+  return writer.endObject().take();
+}
+
+void Generation::writeLong(bool unwanted) {
+  try {
+    if (!unwanted && !over)
+      body = wholeAnswer();
+  } catch (const std::exception &) { // no memory: it stays empty
+  }
+  for (Choice &choice :
+       choices) { // they end here, not on the exchange's thread
+    choice.records = {};
+    choice.calls = {};
+  }
+  scored.clear();
+  exchange->postSurely([self = shared_from_this(), unwanted] {
+    if (self->over)
+      return;
+    if (!self->body.empty())
+      self->respondWhole(std::move(self->body));
+    else
+      self->abort(ApiError::from(
+          unwanted ? userError("the server is shutting down", "draining")
+                   : deviceError("out of memory", "the server",
+                                 "fewer requests at once")));
+  });
+}
+
+void Generation::respondWhole(std::string text) {
   over = true;
-  exchange->respond(200, "application/json", std::move(body));
+  exchange->respond(200, "application/json", std::move(text));
   finishAnswer();
 }
 
@@ -226,7 +309,12 @@ void Generation::sendChunk(size_t index, Choice &choice) {
                   choice.calls.end(), [](const ToolCall &call) {
                     return !call.sent || !call.arguments.empty();
                   });
-  if (choice.text.empty() && choice.reasoning.empty() && !calls && !ends)
+  bool echoes = request.echo && !choice.echoed;
+  if (choice.text.empty() && choice.reasoning.empty() && !calls && !ends &&
+      !echoes)
+    return;
+  // The prompt's come with the first choice's first token.
+  if (echoes && wantsPromptLogprobs() && !scored[choice.prompt].known)
     return;
   if (choice.reasoning.empty() && !calls && !ends && request.topLogprobs < 0) {
     sendText(index, choice);
@@ -235,10 +323,10 @@ void Generation::sendChunk(size_t index, Choice &choice) {
   JsonWriter writer;
   writer.beginObject().field("index", static_cast<uint64_t>(index));
   if (!request.chat)
-    writer.field("text", choice.text);
+    writer.field("text", unsentText(choice));
   else
     writeDelta(writer, choice);
-  writeLogprobs(writer, choice.records);
+  writeLogprobs(writer, choice);
   writer.key("finish_reason");
   if (ends)
     writer.value(reasonOf(choice));
@@ -246,6 +334,7 @@ void Generation::sendChunk(size_t index, Choice &choice) {
     writer.null();
   writer.endObject();
   choice.reported |= ends;
+  choice.echoed = true;
   choice.text.clear();
   choice.records.clear();
   exchange->write(chunkHead + writer.text() + chunkEnd);
@@ -254,7 +343,8 @@ void Generation::sendChunk(size_t index, Choice &choice) {
 /// What most events are: text and nothing else. Only it is rendered.
 void Generation::sendText(size_t index, Choice &choice) {
   JsonWriter text;
-  text.value(choice.text);
+  text.value(unsentText(choice));
+  choice.echoed = true;
   choice.text.clear();
   line.assign(chunkHead).append("{\"index\":").append(std::to_string(index));
   line.append(request.chat ? ",\"delta\":{\"content\":" : ",\"text\":");

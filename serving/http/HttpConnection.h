@@ -72,6 +72,7 @@ struct ServerState {
   HttpServerOptions options;
   HttpHandler handler;
   std::atomic<size_t> connections{0};
+  std::atomic<size_t> answering{0}; ///< connections whose client waits
   std::atomic<bool> closing{false}; ///< each connection ends with its answer
 };
 
@@ -92,7 +93,10 @@ public:
         buffer(this->state->options.largestHeader + (64 << 10)) {
     ++this->state->connections;
   }
-  ~Connection() override { --state->connections; }
+  ~Connection() override {
+    setHandling(false);
+    --state->connections;
+  }
 
   void start() {
     ErrorCode ignored;
@@ -107,10 +111,15 @@ public:
                const HttpHeaders &headers) override {
     std::string text = head(status, contentType, headers);
     text += "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n";
-    if (current.method != "HEAD")
-      text += body;
     answered = true;
-    send(text);
+    if (!open)
+      return;
+    if (current.method == "HEAD")
+      body.clear();
+    size_t before = waiting.size();
+    waiting.reserve(before + text.size() + body.size());
+    waiting.append(text).append(body);
+    sent(waiting.size() - before);
   }
 
   void begin(const std::string &contentType) override {
@@ -203,7 +212,8 @@ private:
   void readHeader() {
     if (!open)
       return;
-    answered = handling = false;
+    answered = false;
+    setHandling(false);
     current = {};
     parser.emplace();
     parser->header_limit(state->options.largestHeader);
@@ -274,7 +284,7 @@ private:
     stream.expires_never();
     current.body = std::move(parser->get().body());
     parser.reset();
-    handling = true;
+    setHandling(true);
     ++served;
     watch();
     guarded([&] { state->handler(shared_from_this()); });
@@ -455,7 +465,7 @@ private:
   }
 
   void finish() {
-    handling = false;
+    setHandling(false);
     patience.cancel();
     onClosed = nullptr;
     writing.shrink_to_fit();
@@ -500,6 +510,12 @@ private:
     if (handling && onClosed)
       std::exchange(onClosed, nullptr)();
     onClosed = nullptr;
+    setHandling(false);
+  }
+
+  void setHandling(bool now) {
+    if (now != std::exchange(handling, now))
+      state->answering += now ? 1 : size_t(-1);
   }
 
   beast::tcp_stream stream;
