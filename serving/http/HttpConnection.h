@@ -6,13 +6,11 @@
 //===----------------------------------------------------------------------===//
 #pragma once
 
-#include "serving/http/HttpServer.h"
 #include "serving/http/RefusedHeader.h"
+#include "serving/http/ServerState.h"
 
 #include <array>
-#include <atomic>
 #include <boost/asio/dispatch.hpp>
-#include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -24,7 +22,6 @@
 #include <boost/beast/http/read.hpp>
 #include <boost/beast/http/string_body.hpp>
 #include <charconv>
-#include <deque>
 #include <mutex>
 #include <optional>
 #include <poll.h>
@@ -34,47 +31,10 @@
 
 namespace knapper::serving {
 
-namespace asio = boost::asio;
 namespace beast = boost::beast;
 namespace http = beast::http;
 using tcp = asio::ip::tcp;
 using ErrorCode = beast::error_code;
-
-class Connection;
-
-/// Connections that other threads have something for. A thread of the server is
-/// woken for the first of them, not for each, and runs a few one after the
-/// other.
-class Inbox {
-public:
-  explicit Inbox(asio::io_context &context) : context(context) {}
-  /// False once it is closed.
-  bool add(std::shared_ptr<Connection> connection);
-  /// Drops what is there, and what comes later. No thread of the server runs.
-  void close();
-
-private:
-  /// One at a time.
-  void deliver();
-  /// Also where there is no memory at first.
-  static void runSoon(const std::shared_ptr<Connection> &connection);
-
-  asio::io_context &context;
-  std::mutex mutex; ///< guards what follows
-  std::deque<std::shared_ptr<Connection>> connections;
-  bool delivers = false; ///< `deliver` runs, or will
-  bool closed = false;
-};
-
-/// What all connections share.
-struct ServerState {
-  std::vector<std::unique_ptr<Inbox>> inboxes; ///< as many as threads
-  HttpServerOptions options;
-  HttpHandler handler;
-  std::atomic<size_t> connections{0};
-  std::atomic<size_t> answering{0}; ///< connections whose client waits
-  std::atomic<bool> closing{false}; ///< each connection ends with its answer
-};
 
 inline const char *reasonOf(int status) {
   return http::obsolete_reason(static_cast<http::status>(status)).data();
