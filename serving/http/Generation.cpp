@@ -55,9 +55,12 @@ Generation::Generation(const Environment &environment,
           prompt;
   if (wantsPromptLogprobs())
     scored.resize(request.prompts.size());
-  for (Choice &choice : choices)
+  for (Choice &choice : choices) {
+    if (!request.chat) // an answer of a chat is a text of its own
+      choice.stream.follow(request.prompts[choice.prompt]);
     if (request.echo)
       choice.length = request.echoed[choice.prompt].length;
+  }
 }
 
 void Generation::start() {
