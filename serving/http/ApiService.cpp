@@ -100,6 +100,15 @@ static bool equalKeys(std::string_view a, std::string_view b) {
   return different == 0 && !b.empty();
 }
 
+int64_t ApiService::keyNumber(const HttpRequest &request) const {
+  std::string_view given = keyOf(request.authorization);
+  int64_t found = -1;
+  for (size_t i = 0; i < options.apiKeys.size(); ++i)
+    if (equalKeys(given, options.apiKeys[i]))
+      found = static_cast<int64_t>(i);
+  return found;
+}
+
 bool ApiService::admits(const Exchange &exchange, const Route &route) {
   const HttpRequest &request = exchange->request();
   ApiError error;
@@ -119,11 +128,7 @@ bool ApiService::admits(const Exchange &exchange, const Route &route) {
     return false;
   }
   if (route.guarded && !options.apiKeys.empty()) {
-    std::string_view given = keyOf(request.authorization);
-    bool known = false;
-    for (const std::string &key : options.apiKeys)
-      known |= equalKeys(given, key);
-    if (!known) {
+    if (keyNumber(request) < 0) {
       error.status = 401;
       error.code = "invalid_api_key";
       error.message = "the Authorization header has no valid key";

@@ -70,6 +70,8 @@ private:
   void page(const Exchange &exchange);
 
   bool admits(const Exchange &exchange, const Route &route);
+  /// Which of the API keys a request has; -1: none.
+  int64_t keyNumber(const HttpRequest &request) const;
   bool hostAllowed(const HttpRequest &request) const;
   void send(const Exchange &exchange, int status, std::string json);
   void refuse(const Exchange &exchange, const ApiError &error);

@@ -110,6 +110,8 @@ void ApiService::generate(const Exchange &exchange, Read read) {
     if (!request)
       return refusal(exchange, std::move(error));
     auto given = std::make_shared<GenerationRequest>(std::move(*request));
+    if (!options.apiKeys.empty())
+      given->salt = std::to_string(keyNumber(exchange->request()));
     return [this, exchange, given, arrived] {
       start(exchange, std::move(*given), arrived);
     };

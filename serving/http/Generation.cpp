@@ -114,6 +114,7 @@ void Generation::submit(std::shared_ptr<const TokenGrammar> grammar) {
     sequence.promptLogprobs = wantsPromptLogprobs() && ofPrompt == 0;
     sequence.priority = request.priority;
     sequence.speculate = request.speculate;
+    sequence.salt = request.salt;
     sequence.deadline = deadline;
     auto number = environment.engine.submit(
         std::move(sequence), [self = shared_from_this(), i](Event event) {

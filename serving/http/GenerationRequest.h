@@ -37,6 +37,7 @@ struct GenerationRequest {
   AnswerParser::Settings answer;
   std::shared_ptr<const ToolSchemas> tools;
   std::string user; ///< for the log
+  std::string salt; ///< of the prefix cache
 
   size_t sequences() const { return prompts.size() * choices; }
 };
