@@ -59,11 +59,18 @@ void ApiService::refuse(const Exchange &exchange, const ApiError &error) {
   exchange->respond(error.status, "application/json", error.json(), headers);
 }
 
-/// "localhost" of "localhost:8000", "::1" of "[::1]:8000".
+static std::string lowerCase(std::string text) {
+  for (char &c : text)
+    if (c >= 'A' && c <= 'Z')
+      c = static_cast<char>(c - 'A' + 'a');
+  return text;
+}
+
+/// "localhost" of "LocalHost:8000", "::1" of "[::1]:8000".
 static std::string hostName(const std::string &host) {
   if (host.starts_with("["))
-    return host.substr(1, host.find(']') - 1);
-  return host.substr(0, host.find(':'));
+    return lowerCase(host.substr(1, host.find(']') - 1));
+  return lowerCase(host.substr(0, host.find(':')));
 }
 
 bool ApiService::hostAllowed(const HttpRequest &request) const {
@@ -72,8 +79,9 @@ bool ApiService::hostAllowed(const HttpRequest &request) const {
   std::string name = hostName(request.host);
   if (name == "localhost" || name == "127.0.0.1" || name == "::1")
     return true;
-  return std::find(options.allowedHosts.begin(), options.allowedHosts.end(),
-                   name) != options.allowedHosts.end();
+  return std::any_of(
+      options.allowedHosts.begin(), options.allowedHosts.end(),
+      [&](const std::string &allowed) { return lowerCase(allowed) == name; });
 }
 
 /// What stands behind "Bearer", in any case; nothing in another scheme.

@@ -219,11 +219,23 @@ private:
     auto &message = parser->get();
     auto field = [&](http::field name) { return std::string(message[name]); };
     std::string target(message.target());
+    current.host = field(http::field::host);
+    // As proxies are asked: its host counts, not the header's (RFC
+    // 9112, 3.2.2).
+    for (std::string_view scheme : {"http://", "https://"})
+      if (beast::iequals(target.substr(0, scheme.size()), scheme)) {
+        target.erase(0, scheme.size());
+        size_t end = std::min(target.find_first_of("/?"), target.size());
+        current.host = target.substr(0, end);
+        target.erase(0, end);
+        if (!target.starts_with('/'))
+          target.insert(0, 1, '/');
+        break;
+      }
     size_t query = target.find('?');
     current.path = target.substr(0, query);
     if (query != std::string::npos)
       current.query = target.substr(query + 1);
-    current.host = field(http::field::host);
     current.origin = field(http::field::origin);
     current.authorization = field(http::field::authorization);
     current.contentType = field(http::field::content_type);
