@@ -16,8 +16,9 @@
 
 namespace knapper::serving {
 
-/// Shared by the exchange and the engine's sinks. All but `receive` and
-/// `writeLong` happens on the exchange's thread of execution.
+/// Shared by the exchange and the engine's sinks. All but `receive`, and what
+/// is said to be on a thread for long texts, happens on the exchange's thread
+/// of execution.
 class Generation : public std::enable_shared_from_this<Generation> {
 public:
   /// What outlives every generation.
@@ -49,13 +50,20 @@ private:
   /// Texts of tokens are looked up when they are written.
   struct TokenRecord {
     Token token;
-    size_t offset = 0; ///< in the choice's text, in characters
+    size_t offset = 0;      ///< in the choice's text, in characters
+    bool hasLogprob = true; ///< a prompt's first token follows nothing
+  };
+  /// Log-probabilities of a completion: items of JSON lists.
+  struct LogprobLists {
+    std::string tokens, logprobs, top, offsets;
   };
   /// The log-probabilities of a prompt, which its first choice asks for. All of
   /// its choices show them.
   struct ScoredPrompt {
-    bool known = false;
-    std::vector<Token> tokens; ///< all but the first, which follows nothing
+    bool known = false, asked = false; ///< `tokens` are; `lists` are asked for
+    bool written = false;              ///< `lists` are there
+    std::vector<Token> tokens;         ///< all but the first
+    LogprobLists lists;
   };
   /// A tool's call: what of it was not sent yet, if it is a stream.
   struct ToolCall {
@@ -115,21 +123,28 @@ private:
   /// Until what it posts has run, the texts and records of choices are its own.
   void writeLong(bool unwanted);
   void respondWhole(std::string text);
+  /// About, of a list of so many tokens with their log-probabilities.
+  size_t logprobBytes(size_t tokens) const {
+    constexpr size_t ofToken = 64; // its text, number and offset
+    return tokens * ofToken *
+           (1 + static_cast<size_t>(std::max(request.topLogprobs, 0)));
+  }
+  /// The lists of all prompts, for a stream as soon as they are known. Long
+  /// ones become text on a thread for long texts; chunks wait for them.
+  void preparePrompts();
+  /// Makes the lists of a prompt, on any thread, from its tokens, which end.
+  void writePrompt(size_t prompt);
+  /// The same on a thread for long texts; throws nothing.
+  void writeLongPrompt(size_t prompt, bool unwanted);
+  /// Why a thread for long texts has written nothing.
+  static ApiError unwritten(bool unwanted);
   void finishAnswer();
   void fail(const ApiError &error);
   void cancelAll();
 
   /// Text that was not sent yet, behind the prompt where that is wanted.
   std::string unsentText(const Choice &choice) const;
-  /// A token as an answer shows it.
-  struct ShownToken {
-    const Token &token;
-    bool hasLogprob; ///< a prompt's first token has none
-    size_t offset;
-  };
-  /// Calls `show` with each that was not sent yet, the prompt's first.
-  template <typename Show>
-  void forEachToken(const Choice &choice, Show &&show) const;
+  LogprobLists listsOf(const std::vector<TokenRecord> &records) const;
   void writeLogprobs(JsonWriter &writer, const Choice &choice) const;
   void writeChatLogprobs(JsonWriter &writer, const Choice &choice) const;
   void writeUsage(JsonWriter &writer) const;

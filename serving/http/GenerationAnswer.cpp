@@ -48,18 +48,102 @@ std::string Generation::unsentText(const Choice &choice) const {
   return request.echoed[choice.prompt].text + choice.text;
 }
 
-template <typename Show>
-void Generation::forEachToken(const Choice &choice, Show &&show) const {
-  if (wantsPromptLogprobs() && !choice.echoed) {
-    const std::vector<size_t> &offsets = request.echoed[choice.prompt].offsets;
-    const std::vector<Token> &tokens = scored[choice.prompt].tokens;
-    const Token first{request.prompts[choice.prompt].front(), 0, {}};
-    show(ShownToken{first, false, 0});
-    for (size_t i = 0; i < tokens.size(); ++i)
-      show(ShownToken{tokens[i], true, offsets[i + 1]});
+Generation::LogprobLists
+Generation::listsOf(const std::vector<TokenRecord> &records) const {
+  auto list = [&](auto &&write) {
+    JsonWriter writer;
+    writer.beginArray();
+    for (const TokenRecord &record : records)
+      write(writer, record);
+    std::string text = writer.endArray().take();
+    return text.substr(1, text.size() - 2);
+  };
+  auto shown = [this](int32_t id) { return replaceInvalidUtf8(bytesOf(id)); };
+  LogprobLists lists;
+  lists.tokens = list([&](JsonWriter &writer, const TokenRecord &record) {
+    writer.value(shown(record.token.id));
+  });
+  lists.logprobs = list([](JsonWriter &writer, const TokenRecord &record) {
+    if (record.hasLogprob)
+      writer.value(static_cast<double>(record.token.logprob));
+    else
+      writer.null();
+  });
+  lists.top = list([&](JsonWriter &writer, const TokenRecord &record) {
+    if (!record.hasLogprob) {
+      writer.null();
+      return;
+    }
+    std::map<std::string, float> top; // two tokens may be shown alike
+    top.emplace(shown(record.token.id), record.token.logprob);
+    for (const TokenLogprob &other : record.token.top)
+      top.emplace(shown(other.token), other.logprob);
+    writer.beginObject();
+    for (const auto &[text, logprob] : top)
+      writer.field(text, static_cast<double>(logprob));
+    writer.endObject();
+  });
+  lists.offsets = list([](JsonWriter &writer, const TokenRecord &record) {
+    writer.value(static_cast<uint64_t>(record.offset));
+  });
+  return lists;
+}
+
+void Generation::writePrompt(size_t index) {
+  ScoredPrompt &prompt = scored[index];
+  const std::vector<size_t> &offsets = request.echoed[index].offsets;
+  std::vector<TokenRecord> records;
+  records.reserve(1 + prompt.tokens.size());
+  records.push_back({{request.prompts[index].front(), 0, {}}, 0, false});
+  for (Token &token : prompt.tokens)
+    records.push_back({std::move(token), offsets[records.size()]});
+  prompt.tokens = {};
+  prompt.lists = listsOf(records);
+}
+
+void Generation::preparePrompts() {
+  for (size_t i = 0; i < scored.size(); ++i) {
+    ScoredPrompt &prompt = scored[i];
+    if (!prompt.known || prompt.asked)
+      continue;
+    prompt.asked = environment.longWork && request.stream &&
+                   logprobBytes(prompt.tokens.size()) > LongWork::brief &&
+                   environment.longWork->addAnswer(
+                       [self = shared_from_this(), i](bool unwanted) {
+                         self->writeLongPrompt(i, unwanted);
+                       });
+    if (prompt.asked)
+      continue;
+    writePrompt(i);
+    prompt.asked = prompt.written = true;
   }
-  for (const TokenRecord &record : choice.records)
-    show(ShownToken{record.token, true, record.offset});
+}
+
+void Generation::writeLongPrompt(size_t prompt, bool unwanted) {
+  bool good = false;
+  try {
+    if (!unwanted && !over) {
+      writePrompt(prompt);
+      good = true;
+    }
+  } catch (const std::exception &) { // no memory
+  }
+  exchange->postSurely([self = shared_from_this(), prompt, unwanted, good] {
+    if (self->over)
+      return;
+    self->scored[prompt].written = good;
+    if (good)
+      self->sendChunks();
+    else
+      self->abort(unwritten(unwanted));
+  });
+}
+
+ApiError Generation::unwritten(bool unwanted) {
+  return ApiError::from(
+      unwanted ? userError("the server is shutting down", "draining")
+               : deviceError("out of memory", "the server",
+                             "fewer requests at once"));
 }
 
 void Generation::writeLogprobs(JsonWriter &writer, const Choice &choice) const {
@@ -74,38 +158,21 @@ void Generation::writeLogprobs(JsonWriter &writer, const Choice &choice) const {
     writeChatLogprobs(writer, choice);
     return;
   }
-  auto shown = [this](int32_t id) { return replaceInvalidUtf8(bytesOf(id)); };
-  writer.beginObject().key("tokens").beginArray();
-  forEachToken(choice, [&](const ShownToken &one) {
-    writer.value(shown(one.token.id));
-  });
-  writer.endArray().key("token_logprobs").beginArray();
-  forEachToken(choice, [&](const ShownToken &one) {
-    if (one.hasLogprob)
-      writer.value(static_cast<double>(one.token.logprob));
-    else
-      writer.null();
-  });
-  writer.endArray().key("top_logprobs").beginArray();
-  forEachToken(choice, [&](const ShownToken &one) {
-    if (!one.hasLogprob) {
-      writer.null();
-      return;
-    }
-    writer.beginObject();
-    std::map<std::string, float> top; // two tokens may be shown alike
-    top.emplace(shown(one.token.id), one.token.logprob);
-    for (const TokenLogprob &other : one.token.top)
-      top.emplace(shown(other.token), other.logprob);
-    for (const auto &[text, logprob] : top)
-      writer.field(text, static_cast<double>(logprob));
-    writer.endObject();
-  });
-  writer.endArray().key("text_offset").beginArray();
-  forEachToken(choice, [&](const ShownToken &one) {
-    writer.value(static_cast<uint64_t>(one.offset));
-  });
-  writer.endArray().endObject();
+  LogprobLists own = listsOf(choice.records);
+  writer.beginObject();
+  auto list = [&](const char *name, std::string LogprobLists::*part) {
+    std::string text = "[";
+    if (prompt)
+      text += scored[choice.prompt].lists.*part;
+    if (prompt && !choice.records.empty())
+      text += ',';
+    writer.key(name).raw(text.append(own.*part).append("]"));
+  };
+  list("tokens", &LogprobLists::tokens);
+  list("token_logprobs", &LogprobLists::logprobs);
+  list("top_logprobs", &LogprobLists::top);
+  list("text_offset", &LogprobLists::offsets);
+  writer.endObject();
 }
 
 void Generation::writeChatLogprobs(JsonWriter &writer,
@@ -133,17 +200,16 @@ void Generation::writeChatLogprobs(JsonWriter &writer,
 }
 
 size_t Generation::answerBytes() const {
-  constexpr size_t ofToken = 64; // its text, number and offset, about
-  size_t each = ofToken * (1 + std::max(request.topLogprobs, 0)), all = 0;
+  size_t all = 0;
   for (const Choice &choice : choices) {
     all += choice.text.size() + choice.reasoning.size();
-    all += each * choice.records.size();
+    all += logprobBytes(choice.records.size());
     for (const ToolCall &call : choice.calls)
-      all += ofToken + call.arguments.size();
+      all += call.name.size() + call.arguments.size();
     if (request.echo)
       all += request.echoed[choice.prompt].text.size();
     if (wantsPromptLogprobs())
-      all += each * (1 + scored[choice.prompt].tokens.size());
+      all += logprobBytes(1 + scored[choice.prompt].tokens.size());
   }
   return all;
 }
@@ -157,6 +223,7 @@ void Generation::sendWhole() {
     if (writing)
       return;
   }
+  preparePrompts();
   respondWhole(wholeAnswer());
 }
 
@@ -181,8 +248,11 @@ std::string Generation::wholeAnswer() const {
 
 void Generation::writeLong(bool unwanted) {
   try {
-    if (!unwanted && !over)
+    if (!unwanted && !over) {
+      for (size_t i = 0; i < scored.size(); ++i)
+        writePrompt(i);
       body = wholeAnswer();
+    }
   } catch (const std::exception &) { // no memory: it stays empty
   }
   for (Choice &choice :
@@ -197,10 +267,7 @@ void Generation::writeLong(bool unwanted) {
     if (!self->body.empty())
       self->respondWhole(std::move(self->body));
     else
-      self->abort(ApiError::from(
-          unwanted ? userError("the server is shutting down", "draining")
-                   : deviceError("out of memory", "the server",
-                                 "fewer requests at once")));
+      self->abort(unwritten(unwanted));
   });
 }
 
@@ -285,9 +352,11 @@ void Generation::sendChunks() {
                       "\"logprobs\":null,\"finish_reason\":null}" +
                       chunkEnd);
   }
+  preparePrompts();
   for (size_t i = 0; i < choices.size(); ++i)
     sendChunk(i, choices[i]);
-  if (unfinished > 0 || over)
+  if (over || !std::all_of(choices.begin(), choices.end(),
+                           [](const Choice &one) { return one.reported; }))
     return;
   if (request.includeUsage) {
     JsonWriter writer;
@@ -314,7 +383,7 @@ void Generation::sendChunk(size_t index, Choice &choice) {
       !echoes)
     return;
   // The prompt's come with the first choice's first token.
-  if (echoes && wantsPromptLogprobs() && !scored[choice.prompt].known)
+  if (echoes && wantsPromptLogprobs() && !scored[choice.prompt].written)
     return;
   if (choice.reasoning.empty() && !calls && !ends && request.topLogprobs < 0) {
     sendText(index, choice);

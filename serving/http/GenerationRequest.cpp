@@ -271,7 +271,7 @@ void readCommon(FieldReader &fields, const RequestContext &context,
   request.user = fields.text("user").value_or("");
 }
 
-/// Each is a text in the answer, whose writing holds a connection's thread.
+/// Each is a text of some ten bytes in the answer.
 void boundPromptLogprobs(FieldReader &fields,
                          const GenerationRequest &request) {
   if (!request.echo || request.topLogprobs < 0)

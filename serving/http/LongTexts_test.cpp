@@ -304,6 +304,37 @@ TEST_F(LongTexts, ChoicesShareThePromptsLogProbabilities) {
   }
 }
 
+TEST_F(LongTexts, AStreamsLongPromptIsWrittenByTheThread) {
+  auto served = service();
+  ASSERT_EQ(answer(*served, ask("/tokenize")).status, 200); // has its thread
+  constexpr size_t length = 3000, choices = 3;
+  constexpr const char *more =
+      R"(, "max_tokens": 2, "ignore_eos": true, "n": 3, "logprobs": 2, "echo": true, "stream": true)";
+  for (bool fails : {true, false}) {
+    auto exchange = ask("/v1/completions", more, length);
+    least = 32 << 10;
+    allocations = 0;
+    failing = 1000;
+    failAt = fails ? 0 : -1;
+    start(*served, exchange);
+    std::string all;
+    while (auto part = exchange->poll(60s))
+      all += part->text;
+    failAt = -1;
+    auto count = [&](std::string_view text) {
+      size_t found = 0;
+      for (size_t at = 0; (at = all.find(text, at)) != std::string::npos; ++at)
+        ++found;
+      return found;
+    };
+    EXPECT_EQ(count("out of memory"), fails ? 1u : 0u);
+    EXPECT_EQ(count(R"("finish_reason":"length")"), fails ? 0 : choices);
+    EXPECT_EQ(count("[null,-"), fails ? 0 : choices); // once each
+    EXPECT_EQ(count(R"("text_offset":[0,1,3,5,7,)"), fails ? 0 : choices);
+    EXPECT_EQ(served->active(), 0);
+  }
+}
+
 TEST_F(LongTexts, WhatWasAdmittedIsFinishedByAServiceThatDrains) {
   auto served = service();
   auto admitted = ask("/v1/completions", R"(, "max_tokens": 2)", 400'000);

@@ -23,6 +23,7 @@ LONG = {
     "chat": ("/v1/chat/completions", {"messages": [{"role": "user", "content": TEXT}]}, 400),
     "answer": ("/v1/completions", {"prompt": [300 + i % 1000 for i in range(3000)], "max_tokens": 1, "echo": True, "logprobs": 20, "n": 4}, 200),
 }
+LONG["stream"] = (LONG["answer"][0], LONG["answer"][1] | {"stream": True}, 200)
 
 
 @pytest.mark.parametrize("what", LONG)
@@ -35,7 +36,7 @@ def test_long_texts_hold_up_nobody(serve, what):
     times, gaps = {server: [], control: []}, {server: [], control: []}
     stream = json.dumps({"prompt": "a b c", "max_tokens": 400, "ignore_eos": True, "stream": True}).encode()
     over = threading.Event()
-    times_asked = 10 if what == "answer" else 1
+    times_asked = 10 if what in ("answer", "stream") else 1
 
     def ask() -> set[int]:
         return {call(server, "POST", path, data)[0] for _ in range(times_asked)}
