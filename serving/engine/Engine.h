@@ -29,6 +29,9 @@ struct Request {
   /// What the answer follows; null: anything. The answer ends where nothing may
   /// follow, and fails where that is no end.
   std::shared_ptr<const TokenGrammar> grammar;
+  /// Prompts share keys and values with those of the same salt only: whose is
+  /// another learns nothing of them, neither by time nor by `cachedTokens`.
+  std::string salt;
   /// Whether tokens may be proposed for it. They change no token that is drawn.
   bool speculate = true;
   /// When it ends unless it has ended: with an error whose `where` is

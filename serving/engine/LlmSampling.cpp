@@ -371,7 +371,8 @@ void LlmEngine::publish(Sequence &sequence) {
                   sequence.blocks.blocks.end());
   auto known = std::span(sequence.tokens)
                    .first(static_cast<size_t>(sequence.publishable));
-  KvCache::Published result = cache.publish(known, sequence.blocks);
+  KvCache::Published result =
+      cache.publish(known, sequence.blocks, sequence.request.salt);
   sequence.publishWaits = result == KvCache::Published::waits;
   sequence.movedBlocks |= result == KvCache::Published::moved;
   // Another sequence's block need not have the draft model's keys.

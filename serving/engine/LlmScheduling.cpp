@@ -40,7 +40,7 @@ template <typename PlaceOf> SchedulerState LlmEngine::view(PlaceOf &&placeOf) {
     const Sequence &sequence = *sequences[view.id];
     if (sequence.request.promptLogprobs && !sequence.admitted)
       continue; // every position's logits are wanted
-    KvCache::Hit hit = cache.look(sequence.tokens);
+    KvCache::Hit hit = cache.look(sequence.tokens, sequence.request.salt);
     view.hitBlocks = hit.blocks;
     view.hitIdle = hit.idle;
   }
@@ -53,7 +53,8 @@ void LlmEngine::admit(Sequence &sequence) {
   sequence.drafted = 0;
   if (!sequence.request.promptLogprobs || sequence.admitted)
     sequence.computed =
-        cache.adopt(sequence.tokens, sequence.blocks) * settings.blockTokens;
+        cache.adopt(sequence.tokens, sequence.blocks, sequence.request.salt) *
+        settings.blockTokens;
   if (!sequence.admitted) {
     sequence.admitted = true;
     sequence.cachedTokens = sequence.computed;

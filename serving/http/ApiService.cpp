@@ -59,11 +59,18 @@ void ApiService::refuse(const Exchange &exchange, const ApiError &error) {
   exchange->respond(error.status, "application/json", error.json(), headers);
 }
 
-/// "localhost" of "localhost:8000", "::1" of "[::1]:8000".
+static std::string lowerCase(std::string text) {
+  for (char &c : text)
+    if (c >= 'A' && c <= 'Z')
+      c = static_cast<char>(c - 'A' + 'a');
+  return text;
+}
+
+/// "localhost" of "LocalHost:8000", "::1" of "[::1]:8000".
 static std::string hostName(const std::string &host) {
   if (host.starts_with("["))
-    return host.substr(1, host.find(']') - 1);
-  return host.substr(0, host.find(':'));
+    return lowerCase(host.substr(1, host.find(']') - 1));
+  return lowerCase(host.substr(0, host.find(':')));
 }
 
 bool ApiService::hostAllowed(const HttpRequest &request) const {
@@ -72,8 +79,9 @@ bool ApiService::hostAllowed(const HttpRequest &request) const {
   std::string name = hostName(request.host);
   if (name == "localhost" || name == "127.0.0.1" || name == "::1")
     return true;
-  return std::find(options.allowedHosts.begin(), options.allowedHosts.end(),
-                   name) != options.allowedHosts.end();
+  return std::any_of(
+      options.allowedHosts.begin(), options.allowedHosts.end(),
+      [&](const std::string &allowed) { return lowerCase(allowed) == name; });
 }
 
 /// What stands behind "Bearer", in any case; nothing in another scheme.
@@ -100,6 +108,15 @@ static bool equalKeys(std::string_view a, std::string_view b) {
   return different == 0 && !b.empty();
 }
 
+int64_t ApiService::keyNumber(const HttpRequest &request) const {
+  std::string_view given = keyOf(request.authorization);
+  int64_t found = -1;
+  for (size_t i = 0; i < options.apiKeys.size(); ++i)
+    if (equalKeys(given, options.apiKeys[i]))
+      found = static_cast<int64_t>(i);
+  return found;
+}
+
 bool ApiService::admits(const Exchange &exchange, const Route &route) {
   const HttpRequest &request = exchange->request();
   ApiError error;
@@ -119,11 +136,7 @@ bool ApiService::admits(const Exchange &exchange, const Route &route) {
     return false;
   }
   if (route.guarded && !options.apiKeys.empty()) {
-    std::string_view given = keyOf(request.authorization);
-    bool known = false;
-    for (const std::string &key : options.apiKeys)
-      known |= equalKeys(given, key);
-    if (!known) {
+    if (keyNumber(request) < 0) {
       error.status = 401;
       error.code = "invalid_api_key";
       error.message = "the Authorization header has no valid key";
@@ -274,12 +287,13 @@ void ApiService::page(const Exchange &exchange) {
 }
 
 void ApiService::drain() {
+  // The engine goes on: it gets what was admitted and becomes tokens still.
   draining = true;
-  engine.drain();
 }
 
 void ApiService::abortAll() {
-  ending = true;
+  draining = ending = true;
+  engine.drain();
   if (longWork)
     longWork->stop();
   std::vector<std::shared_ptr<Generation>> all;

@@ -36,7 +36,8 @@ public:
              ApiServiceOptions options);
 
   void handle(const std::shared_ptr<HttpExchange> &exchange);
-  /// Not ready from now on, new generations are refused.
+  /// Not ready from now on, new generations are refused. `active` counts those
+  /// that were admitted before: they go on, also where they are no tokens yet.
   void drain();
   /// Ends what still runs, with an error that says so. Long texts are given up;
   /// nothing is prepared any more on threads of the service's own.
@@ -69,20 +70,26 @@ private:
   void page(const Exchange &exchange);
 
   bool admits(const Exchange &exchange, const Route &route);
+  /// Which of the API keys a request has; -1: none.
+  int64_t keyNumber(const HttpRequest &request) const;
   bool hostAllowed(const HttpRequest &request) const;
   void send(const Exchange &exchange, int status, std::string json);
   void refuse(const Exchange &exchange, const ApiError &error);
   /// What is left of an answer, for the exchange's thread.
   using Rest = std::function<void()>;
   using Stopped = std::function<bool()>;
+  enum class Stage : uint8_t {
+    request, ///< refused where too many wait, and where it waits too long
+    answer   ///< of a request that was admitted: never refused so
+  };
   /// Makes the rest of an answer from a text of so many bytes, and runs it:
   /// both here, or where the text is long, on a thread that holds up nobody.
-  void prepare(const Exchange &exchange, size_t bytes,
+  void prepare(const Exchange &exchange, size_t bytes, Stage stage,
                std::function<Rest(const Stopped &stopped)> make);
   struct LongText;
   /// On a thread for long texts; throws nothing.
   void makeRest(LongText &text, bool unwanted,
-                ServerMetrics::Clock::time_point arrived);
+                ServerMetrics::Clock::time_point latest);
   using Read = std::optional<GenerationRequest> (*)(const std::string &,
                                                     const RequestContext &,
                                                     ApiError &);
@@ -92,12 +99,14 @@ private:
              ServerMetrics::Clock::time_point arrived);
   /// Refuses what the model does not make: text, or vectors.
   bool makes(const Exchange &exchange, bool vectors);
+  /// Whether it is refused because the server ends.
+  bool refusesAll(const Exchange &exchange);
   RequestContext context(const Stopped &stopped) const {
     return {texts, engine.limits(), options.model, options.grammars != nullptr,
             stopped};
   }
   Rest tokenized(const Exchange &exchange, const Stopped &stopped);
-  Rest detokenized(const Exchange &exchange);
+  Rest detokenized(const Exchange &exchange, const Stopped &stopped);
   Rest refusal(const Exchange &exchange, ApiError error) {
     return [this, exchange, error = std::move(error)] {
       refuse(exchange, error);

@@ -30,10 +30,9 @@ struct ApiService::LongText {
       std::make_shared<std::atomic<bool>>(false);
 };
 
-void ApiService::prepare(const Exchange &exchange, size_t bytes,
+void ApiService::prepare(const Exchange &exchange, size_t bytes, Stage stage,
                          std::function<Rest(const Stopped &)> make) {
-  constexpr size_t brief = 32 << 10; // some milliseconds
-  if (!longWork || bytes <= brief) {
+  if (!longWork || bytes <= LongWork::brief) {
     make({})();
     return;
   }
@@ -42,25 +41,26 @@ void ApiService::prepare(const Exchange &exchange, size_t bytes,
     *gone = true;
     ++metrics.clientsGone;
   };
-  auto job = [this, text, arrived = Clock::now()](bool unwanted) {
-    makeRest(*text, unwanted, arrived);
-    auto last = [text] {
-      text->active.reset();
+  auto latest = stage == Stage::answer ? Clock::time_point::max()
+                                       : Clock::now() + options.longestText;
+  auto job = [this, text, latest](bool unwanted) {
+    makeRest(*text, unwanted, latest);
+    text->exchange->postSurely([text] {
       text->exchange->onClosed = nullptr;
       if (text->exchange->isOpen())
         std::exchange(text->rest, nullptr)();
-    };
-    while (true)
-      try {
-        return text->exchange->post(last);
-      } catch (const std::exception &) { // others give some memory back
-        std::this_thread::sleep_for(std::chrono::milliseconds(1));
-      }
+      text->active.reset(); // what was started counts for itself
+    });
   };
-  if (longWork->add(bytes, std::move(job)))
+  if (stage == Stage::answer ? longWork->addAnswer(job)
+                             : longWork->add(bytes, job))
     return;
-  text->active.reset();
   exchange->onClosed = nullptr;
+  if (stage == Stage::answer && !ending) { // there is no thread
+    text->make({})();
+    return;
+  }
+  text->active.reset();
   refuse(exchange,
          ApiError::from(
              ending ? userError("the server is shutting down", "draining")
@@ -68,11 +68,9 @@ void ApiService::prepare(const Exchange &exchange, size_t bytes,
 }
 
 void ApiService::makeRest(LongText &text, bool unwanted,
-                          Clock::time_point arrived) {
+                          Clock::time_point latest) {
   try {
-    auto isLate = [until = arrived + options.longestText] {
-      return Clock::now() >= until;
-    };
+    auto isLate = [latest] { return Clock::now() >= latest; };
     Stopped stopped = [this, &text, isLate] {
       return *text.gone || ending || isLate();
     };
@@ -91,8 +89,19 @@ void ApiService::makeRest(LongText &text, bool unwanted,
   text.make = nullptr;
 }
 
+bool ApiService::refusesAll(const Exchange &exchange) {
+  if (!draining)
+    return false;
+  refuse(exchange,
+         ApiError::from(userError("the server is shutting down", "draining")));
+  return true;
+}
+
 void ApiService::generate(const Exchange &exchange, Read read) {
-  if (!makes(exchange, false))
+  // Counted before it is asked whether the server drains: who drains waits for
+  // all that was told no.
+  ActiveRequest admitted(metrics);
+  if (!makes(exchange, false) || refusesAll(exchange))
     return;
   auto make = [this, exchange, read,
                arrived = Clock::now()](const Stopped &stopped) -> Rest {
@@ -101,24 +110,23 @@ void ApiService::generate(const Exchange &exchange, Read read) {
     if (!request)
       return refusal(exchange, std::move(error));
     auto given = std::make_shared<GenerationRequest>(std::move(*request));
+    if (!options.apiKeys.empty())
+      given->salt = std::to_string(keyNumber(exchange->request()));
     return [this, exchange, given, arrived] {
       start(exchange, std::move(*given), arrived);
     };
   };
-  prepare(exchange, exchange->request().body.size(), std::move(make));
+  prepare(exchange, exchange->request().body.size(), Stage::request,
+          std::move(make));
 }
 
 void ApiService::start(const Exchange &exchange, GenerationRequest request,
                        Clock::time_point arrived) {
-  if (draining) {
-    refuse(exchange, ApiError::from(
-                         userError("the server is shutting down", "draining")));
-    return;
-  }
   auto generation = std::make_shared<Generation>(
       Generation::Environment{engine, texts, metrics, options.model,
                               options.log, options.grammars.get(),
-                              options.requestSeconds},
+                              options.requestSeconds,
+                              longWork ? &*longWork : nullptr},
       exchange, std::move(request), arrived);
   {
     std::lock_guard lock(mutex);
@@ -140,7 +148,8 @@ void ApiService::completions(const Exchange &exchange) {
 }
 
 void ApiService::embeddings(const Exchange &exchange) {
-  if (!makes(exchange, true))
+  ActiveRequest admitted(metrics);
+  if (!makes(exchange, true) || refusesAll(exchange))
     return;
   auto make = [this, exchange](const Stopped &stopped) -> Rest {
     ApiError error;
@@ -152,7 +161,8 @@ void ApiService::embeddings(const Exchange &exchange) {
     auto given = std::make_shared<EmbeddingRequest>(std::move(*request));
     return [this, exchange, given] { embed(exchange, std::move(*given)); };
   };
-  prepare(exchange, exchange->request().body.size(), std::move(make));
+  prepare(exchange, exchange->request().body.size(), Stage::request,
+          std::move(make));
 }
 
 void ApiService::embed(const Exchange &exchange, EmbeddingRequest request) {
@@ -170,19 +180,16 @@ void ApiService::embed(const Exchange &exchange, EmbeddingRequest request) {
     auto vectors =
         std::make_shared<Expected<std::vector<float>>>(std::move(made));
     exchange->post([this, exchange, asked, active, vectors] {
-      active->reset();
-      if (!exchange->isOpen())
-        return;
-      if (!*vectors) {
-        refuse(exchange, ApiError::from(vectors->error(), "input"));
-        return;
-      }
       constexpr size_t digits = 12; // about, of a number
-      prepare(exchange, digits * (*vectors)->size(),
-              [this, exchange, asked, vectors](const Stopped &) {
-                return answer(exchange, embeddingAnswer(*asked, **vectors,
-                                                        options.model));
-              });
+      if (exchange->isOpen() && !*vectors)
+        refuse(exchange, ApiError::from(vectors->error(), "input"));
+      else if (exchange->isOpen())
+        prepare(exchange, digits * (*vectors)->size(), Stage::answer,
+                [this, exchange, asked, vectors](const Stopped &) {
+                  return answer(exchange, embeddingAnswer(*asked, **vectors,
+                                                          options.model));
+                });
+      active->reset(); // a long answer counts for itself
     });
   };
   Status taken =
@@ -194,15 +201,17 @@ void ApiService::embed(const Exchange &exchange, EmbeddingRequest request) {
 }
 
 void ApiService::tokenize(const Exchange &exchange) {
-  prepare(exchange, exchange->request().body.size(),
+  prepare(exchange, exchange->request().body.size(), Stage::request,
           [this, exchange](const Stopped &stopped) {
             return tokenized(exchange, stopped);
           });
 }
 
 void ApiService::detokenize(const Exchange &exchange) {
-  prepare(exchange, exchange->request().body.size(),
-          [this, exchange](const Stopped &) { return detokenized(exchange); });
+  prepare(exchange, exchange->request().body.size(), Stage::request,
+          [this, exchange](const Stopped &stopped) {
+            return detokenized(exchange, stopped);
+          });
 }
 
 ApiService::Rest ApiService::tokenized(const Exchange &exchange,
@@ -261,7 +270,8 @@ ApiService::Rest ApiService::tokenized(const Exchange &exchange,
   return answer(exchange, writer.endObject().take());
 }
 
-ApiService::Rest ApiService::detokenized(const Exchange &exchange) {
+ApiService::Rest ApiService::detokenized(const Exchange &exchange,
+                                         const Stopped &stopped) {
   ApiError error;
   std::optional<Json> json = parseBody(exchange->request().body, error);
   if (!json)
@@ -282,8 +292,11 @@ ApiService::Rest ApiService::detokenized(const Exchange &exchange) {
   bool skip = fields.flag("skip_special_tokens", false);
   if (fields.failure())
     return refusal(exchange, *fields.failure());
+  Expected<std::string> text = texts.tokenizer().decode(ids, skip, stopped);
+  if (!text)
+    return refusal(exchange, ApiError::from(text.error(), "tokens"));
   JsonWriter writer;
-  writer.beginObject().field("prompt", texts.tokenizer().decode(ids, skip));
+  writer.beginObject().field("prompt", *text);
   return answer(exchange, writer.endObject().take());
 }
 

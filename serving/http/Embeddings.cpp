@@ -35,15 +35,14 @@ void readInput(FieldReader &fields, const RequestContext &context,
   options.parseSpecialTokens = false;
   if (!input || !(input->is_string() || input->is_array()) || input->empty())
     return fields.fail("input", kinds);
-  Json list = *input;
-  if (input->is_string() || input->front().is_number())
-    list = Json::array({*input});
-  if (list.size() > mostTexts)
+  bool alone = input->is_string() || input->front().is_number();
+  size_t count = alone ? 1 : input->size();
+  if (count > mostTexts)
     return fields.fail("input", "must not hold more than 2048 texts");
-  for (size_t i = 0; i < list.size() && fields.ok(); ++i) {
+  for (size_t i = 0; i < count && fields.ok(); ++i) {
     std::string place =
-        list.size() == 1 ? "input" : "input[" + std::to_string(i) + "]";
-    const Json &item = list[i];
+        count == 1 ? "input" : "input[" + std::to_string(i) + "]";
+    const Json &item = alone ? *input : (*input)[i];
     std::vector<int32_t> ids;
     if (item.is_string()) {
       auto made =

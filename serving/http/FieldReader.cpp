@@ -171,8 +171,13 @@ std::optional<int64_t> FieldReader::integer(std::string_view name,
                   : value->is_number_integer();
   int64_t number = fits ? value->get<int64_t>() : 0;
   if (!fits || number < least || number > most) {
-    fail(name, "must be an integer of " + rangeText(static_cast<double>(least),
-                                                    static_cast<double>(most)));
+    // "or more" would be no answer to what is too large.
+    bool large = value->is_number_unsigned() && (!fits || number > most);
+    fail(name,
+         "must be an integer of " +
+             (large ? std::to_string(least) + " to " + std::to_string(most)
+                    : rangeText(static_cast<double>(least),
+                                static_cast<double>(most))));
     return std::nullopt;
   }
   return number;

@@ -25,13 +25,6 @@ double secondsSince(ServerMetrics::Clock::time_point start) {
       .count();
 }
 
-/// Of UTF-8, as OpenAI counts them.
-size_t characters(std::string_view text) {
-  return static_cast<size_t>(
-      std::count_if(text.begin(), text.end(),
-                    [](char byte) { return (byte & 0xc0) != 0x80; }));
-}
-
 /// Of a request: what it asks for, or what the server allows.
 ServerMetrics::Clock::time_point
 deadlineOf(ServerMetrics::Clock::time_point arrived,
@@ -60,6 +53,14 @@ Generation::Generation(const Environment &environment,
     for (int32_t i = 0; i < request.choices; ++i)
       choices.emplace_back(environment.texts.tokenizer(), request).prompt =
           prompt;
+  if (wantsPromptLogprobs())
+    scored.resize(request.prompts.size());
+  for (Choice &choice : choices) {
+    if (!request.chat) // an answer of a chat is a text of its own
+      choice.stream.follow(request.prompts[choice.prompt]);
+    if (request.echo)
+      choice.length = request.echoed[choice.prompt].length;
+  }
 }
 
 void Generation::start() {
@@ -104,14 +105,16 @@ void Generation::submit(std::shared_ptr<const TokenGrammar> grammar) {
     sequence.prompt = request.prompts[choice.prompt];
     sequence.sampling = request.sampling;
     // Choices of one prompt differ; those of equal prompts need not.
-    sequence.sampling.seed += i % static_cast<size_t>(request.choices);
+    size_t ofPrompt = i % static_cast<size_t>(request.choices);
+    sequence.sampling.seed += ofPrompt;
     sequence.maxTokens = std::max(request.maxTokens[choice.prompt], 1);
     sequence.stopTokens = request.stopTokens;
     sequence.ignoreEos = request.ignoreEos;
     sequence.topLogprobs = request.topLogprobs;
-    sequence.promptLogprobs = wantsPromptLogprobs();
+    sequence.promptLogprobs = wantsPromptLogprobs() && ofPrompt == 0;
     sequence.priority = request.priority;
     sequence.speculate = request.speculate;
+    sequence.salt = request.salt;
     sequence.deadline = deadline;
     auto number = environment.engine.submit(
         std::move(sequence), [self = shared_from_this(), i](Event event) {
@@ -123,11 +126,6 @@ void Generation::submit(std::shared_ptr<const TokenGrammar> grammar) {
       return;
     }
     choice.number = *number;
-    if (request.echo) {
-      choice.text = environment.texts.tokenizer().decode(
-          request.prompts[choice.prompt], request.skipSpecialTokens);
-      choice.length = characters(choice.text);
-    }
   }
 }
 
@@ -173,7 +171,7 @@ void Generation::drain() {
     return;
   if (request.stream)
     sendChunks();
-  else if (unfinished == 0)
+  else if (unfinished == 0 && !writing)
     sendWhole();
 }
 
@@ -181,8 +179,9 @@ void Generation::take(Choice &choice, Event event) {
   if (choice.finish != FinishReason::none)
     return;
   choice.cached = std::max(choice.cached, event.cachedTokens);
-  if (wantsPromptLogprobs() && !std::exchange(choice.hasPrompt, true))
-    takePrompt(choice, event);
+  if (wantsPromptLogprobs() && isFirst(choice) &&
+      !std::exchange(scored[choice.prompt].known, true))
+    scored[choice.prompt].tokens = std::move(event.prompt);
   auto now = ServerMetrics::Clock::now();
   if (!event.tokens.empty()) {
     if (firstToken == ServerMetrics::Clock::time_point{}) {
@@ -195,9 +194,9 @@ void Generation::take(Choice &choice, Event event) {
     choice.latest = now;
   }
   if (request.maxTokens[choice.prompt] > 0)
-    for (const Token &token : event.tokens)
+    for (Token &token : event.tokens)
       if (!choice.stops.hit() && !(choice.parser && choice.parser->enough()))
-        takeToken(choice, token);
+        takeToken(choice, std::move(token));
   FinishReason finish = event.finish;
   if (choice.stops.hit() || (choice.parser && choice.parser->enough())) {
     if (finish == FinishReason::none)
@@ -231,11 +230,8 @@ void Generation::take(Choice &choice, Event event) {
   --unfinished;
 }
 
-void Generation::takeToken(Choice &choice, const Token &token) {
+void Generation::takeToken(Choice &choice, Token token) {
   ++choice.tokens;
-  if (request.topLogprobs >= 0)
-    choice.records.push_back(
-        recordOf(token.id, token.logprob, token.top, choice.length));
   std::string text = choice.stream.push(token.id);
   if (choice.parser && request.skipSpecialTokens) {
     // Marks of calls and reasoning are control tokens in some vocabularies.
@@ -243,6 +239,8 @@ void Generation::takeToken(Choice &choice, const Token &token) {
     if (std::find(marks.begin(), marks.end(), token.id) != marks.end())
       text += environment.texts.tokenizer().tokenText(token.id);
   }
+  if (request.topLogprobs >= 0)
+    choice.records.push_back({std::move(token), choice.length});
   choice.length += characters(text);
   if (choice.stops.any())
     text = choice.stops.push(text);
@@ -297,37 +295,9 @@ std::string Generation::callId() const {
   return made;
 }
 
-void Generation::takePrompt(Choice &choice, const Event &event) {
-  const std::vector<int32_t> &prompt = request.prompts[choice.prompt];
-  Detokenizer shown(environment.texts.tokenizer(), request.skipSpecialTokens);
-  size_t offset = 0;
-  auto take = [&](const Token &token) {
-    choice.records.push_back(
-        recordOf(token.id, token.logprob, token.top, offset));
-    offset += characters(shown.push(token.id));
-  };
-  take({prompt.front(), 0, {}});
-  choice.records.back().hasLogprob = false; // it follows nothing
-  for (const Token &token : event.prompt)
-    take(token);
-}
-
 std::string Generation::bytesOf(int32_t token) const {
   const Tokenizer &tokenizer = environment.texts.tokenizer();
   return tokenizer.decoder().part(tokenizer.tokenText(token), false).text;
-}
-
-Generation::TokenRecord
-Generation::recordOf(int32_t token, float logprob,
-                     const std::vector<TokenLogprob> &top,
-                     size_t offset) const {
-  TokenRecord record;
-  record.bytes = bytesOf(token);
-  record.logprob = logprob;
-  record.offset = offset;
-  for (const TokenLogprob &other : top)
-    record.top.emplace_back(bytesOf(other.token), other.logprob);
-  return record;
 }
 
 void Generation::abort(ApiError error) {
@@ -377,7 +347,7 @@ void Generation::finishAnswer() {
     completion += choice.tokens;
   metrics.promptTokens += static_cast<uint64_t>(prompt);
   metrics.completionTokens += static_cast<uint64_t>(completion);
-  bool whole = unfinished == 0;
+  bool whole = unfinished == 0 && exchange->isOpen();
   if (whole)
     metrics.countResponse(
         request.chat ? "/v1/chat/completions" : "/v1/completions", 200);

@@ -6,16 +6,19 @@
 #include "serving/grammar/GrammarCompiler.h"
 #include "serving/http/GenerationRequest.h"
 #include "serving/http/HttpExchange.h"
+#include "serving/http/LongWork.h"
 #include "serving/http/ServerMetrics.h"
 #include "serving/http/StopStrings.h"
 #include "serving/tokenizer/Detokenizer.h"
 
+#include <atomic>
 #include <mutex>
 
 namespace knapper::serving {
 
-/// Shared by the exchange and the engine's sinks. All but `receive` happens on
-/// the exchange's thread of execution.
+/// Shared by the exchange and the engine's sinks. All but `receive`, and what
+/// is said to be on a thread for long texts, happens on the exchange's thread
+/// of execution.
 class Generation : public std::enable_shared_from_this<Generation> {
 public:
   /// What outlives every generation.
@@ -28,6 +31,7 @@ public:
     std::function<void(const std::string &)> log;
     GrammarCompiler *grammars; ///< null: no request asks for one
     double longest = 0;        ///< seconds of a request; 0: as long as it takes
+    LongWork *longWork; ///< writes long answers; null: the exchange's thread
   };
 
   Generation(const Environment &environment,
@@ -43,12 +47,23 @@ public:
   void abortLater();
 
 private:
+  /// Texts of tokens are looked up when they are written.
   struct TokenRecord {
-    std::string bytes;
-    float logprob = 0;
-    bool hasLogprob = true; ///< a prompt's first token has none
-    std::vector<std::pair<std::string, float>> top;
-    size_t offset = 0; ///< in the choice's text, in characters
+    Token token;
+    size_t offset = 0;      ///< in the choice's text, in characters
+    bool hasLogprob = true; ///< a prompt's first token follows nothing
+  };
+  /// Log-probabilities of a completion: items of JSON lists.
+  struct LogprobLists {
+    std::string tokens, logprobs, top, offsets;
+  };
+  /// The log-probabilities of a prompt, which its first choice asks for. All of
+  /// its choices show them.
+  struct ScoredPrompt {
+    bool known = false, asked = false; ///< `tokens` are; `lists` are asked for
+    bool written = false;              ///< `lists` are there
+    std::vector<Token> tokens;         ///< all but the first
+    LogprobLists lists;
   };
   /// A tool's call: what of it was not sent yet, if it is a stream.
   struct ToolCall {
@@ -75,8 +90,8 @@ private:
     int64_t tokens = 0;
     int32_t cached = 0;
     FinishReason finish = FinishReason::none;
-    bool reported = false;  ///< its finish reason was sent
-    bool hasPrompt = false; ///< `records` begins with the prompt's, if wanted
+    bool reported = false; ///< its finish reason was sent
+    bool echoed = false;   ///< the prompt was sent, if wanted
     ServerMetrics::Clock::time_point latest{};
   };
 
@@ -84,29 +99,54 @@ private:
   void receive(size_t choice, Event event); ///< on a thread of the engine's
   void drain();
   void take(Choice &choice, Event event);
-  void takeToken(Choice &choice, const Token &token);
+  void takeToken(Choice &choice, Token token);
   bool wantsPromptLogprobs() const {
     return request.echo && request.topLogprobs >= 0;
   }
-  void takePrompt(Choice &choice, const Event &event);
+  /// Of the choices of its prompt.
+  bool isFirst(const Choice &choice) const {
+    return (&choice - choices.data()) % request.choices == 0;
+  }
   /// Text of the model, where stop strings are out.
   void takeText(Choice &choice, const std::string &text);
   void takePieces(Choice &choice, std::vector<AnswerPiece> pieces);
-  TokenRecord recordOf(int32_t id, float logprob,
-                       const std::vector<TokenLogprob> &top,
-                       size_t offset) const;
   std::string bytesOf(int32_t id) const;
 
   void sendChunks();
   void sendChunk(size_t index, Choice &choice);
   void sendText(size_t index, Choice &choice);
   void sendWhole();
+  /// About, of the whole answer.
+  size_t answerBytes() const;
+  std::string wholeAnswer() const;
+  /// The whole answer into `body`, on a thread for long texts; throws nothing.
+  /// Until what it posts has run, the texts and records of choices are its own.
+  void writeLong(bool unwanted);
+  void respondWhole(std::string text);
+  /// About, of a list of so many tokens with their log-probabilities.
+  size_t logprobBytes(size_t tokens) const {
+    constexpr size_t ofToken = 64; // its text, number and offset
+    return tokens * ofToken *
+           (1 + static_cast<size_t>(std::max(request.topLogprobs, 0)));
+  }
+  /// The lists of all prompts, for a stream as soon as they are known. Long
+  /// ones become text on a thread for long texts; chunks wait for them.
+  void preparePrompts();
+  /// Makes the lists of a prompt, on any thread, from its tokens, which end.
+  void writePrompt(size_t prompt);
+  /// The same on a thread for long texts; throws nothing.
+  void writeLongPrompt(size_t prompt, bool unwanted);
+  /// Why a thread for long texts has written nothing.
+  static ApiError unwritten(bool unwanted);
   void finishAnswer();
   void fail(const ApiError &error);
   void cancelAll();
 
-  void writeLogprobs(JsonWriter &writer,
-                     const std::vector<TokenRecord> &records) const;
+  /// Text that was not sent yet, behind the prompt where that is wanted.
+  std::string unsentText(const Choice &choice) const;
+  LogprobLists listsOf(const std::vector<TokenRecord> &records) const;
+  void writeLogprobs(JsonWriter &writer, const Choice &choice) const;
+  void writeChatLogprobs(JsonWriter &writer, const Choice &choice) const;
   void writeUsage(JsonWriter &writer) const;
   void writeHead(JsonWriter &writer, const char *object) const;
   void writeMessage(JsonWriter &writer, const Choice &choice) const;
@@ -125,9 +165,13 @@ private:
   std::string chunkHead, chunkEnd; ///< of each event of the stream
   std::string line;                ///< the event that is being written
   std::vector<Choice> choices;
+  std::vector<ScoredPrompt> scored; ///< of each prompt, if wanted
   size_t unfinished = 0;
-  bool begun = false; ///< the stream's
-  bool over = false;  ///< the answer is complete, or nobody wants it
+  bool begun = false;   ///< the stream's
+  bool writing = false; ///< `writeLong` runs, or will
+  std::string body;     ///< what it writes; empty where it cannot
+  /// The answer is complete, or nobody wants it. Set by the exchange's thread.
+  std::atomic<bool> over{false};
 
   std::mutex mutex;
   std::vector<std::pair<size_t, Event>> queue; ///< under `mutex`

@@ -42,70 +42,192 @@ void Generation::writeUsage(JsonWriter &writer) const {
   writer.endObject();
 }
 
-void Generation::writeLogprobs(JsonWriter &writer,
-                               const std::vector<TokenRecord> &records) const {
-  writer.key("logprobs");
-  if (request.topLogprobs < 0 || (request.stream && records.empty())) {
-    writer.null();
-    return;
-  }
-  auto shown = [](const std::string &bytes) {
-    return replaceInvalidUtf8(bytes);
+std::string Generation::unsentText(const Choice &choice) const {
+  if (!request.echo || choice.echoed)
+    return choice.text;
+  return request.echoed[choice.prompt].text + choice.text;
+}
+
+Generation::LogprobLists
+Generation::listsOf(const std::vector<TokenRecord> &records) const {
+  auto list = [&](auto &&write) {
+    JsonWriter writer;
+    writer.beginArray();
+    for (const TokenRecord &record : records)
+      write(writer, record);
+    std::string text = writer.endArray().take();
+    return text.substr(1, text.size() - 2);
   };
-  writer.beginObject();
-  if (request.chat) {
-    auto entry = [&](const std::string &bytes, float logprob) {
-      writer.beginObject().field("token", shown(bytes));
-      writer.field("logprob", static_cast<double>(logprob));
-      writer.key("bytes").beginArray();
-      for (char byte : bytes)
-        writer.value(int32_t(static_cast<unsigned char>(byte)));
-      writer.endArray();
-    };
-    writer.key("content").beginArray();
-    for (const TokenRecord &record : records) {
-      entry(record.bytes, record.logprob);
-      writer.key("top_logprobs").beginArray();
-      for (const auto &[bytes, logprob] : record.top) {
-        entry(bytes, logprob);
-        writer.endObject();
-      }
-      writer.endArray().endObject();
-    }
-    writer.endArray().key("refusal").null().endObject();
-    return;
-  }
-  writer.key("tokens").beginArray();
-  for (const TokenRecord &record : records)
-    writer.value(shown(record.bytes));
-  writer.endArray().key("token_logprobs").beginArray();
-  for (const TokenRecord &record : records)
+  auto shown = [this](int32_t id) { return replaceInvalidUtf8(bytesOf(id)); };
+  LogprobLists lists;
+  lists.tokens = list([&](JsonWriter &writer, const TokenRecord &record) {
+    writer.value(shown(record.token.id));
+  });
+  lists.logprobs = list([](JsonWriter &writer, const TokenRecord &record) {
     if (record.hasLogprob)
-      writer.value(static_cast<double>(record.logprob));
+      writer.value(static_cast<double>(record.token.logprob));
     else
       writer.null();
-  writer.endArray().key("top_logprobs").beginArray();
-  for (const TokenRecord &record : records) {
+  });
+  lists.top = list([&](JsonWriter &writer, const TokenRecord &record) {
     if (!record.hasLogprob) {
       writer.null();
-      continue;
+      return;
     }
-    writer.beginObject();
     std::map<std::string, float> top; // two tokens may be shown alike
-    top.emplace(shown(record.bytes), record.logprob);
-    for (const auto &[bytes, logprob] : record.top)
-      top.emplace(shown(bytes), logprob);
+    top.emplace(shown(record.token.id), record.token.logprob);
+    for (const TokenLogprob &other : record.token.top)
+      top.emplace(shown(other.token), other.logprob);
+    writer.beginObject();
     for (const auto &[text, logprob] : top)
       writer.field(text, static_cast<double>(logprob));
     writer.endObject();
-  }
-  writer.endArray().key("text_offset").beginArray();
-  for (const TokenRecord &record : records)
+  });
+  lists.offsets = list([](JsonWriter &writer, const TokenRecord &record) {
     writer.value(static_cast<uint64_t>(record.offset));
-  writer.endArray().endObject();
+  });
+  return lists;
+}
+
+void Generation::writePrompt(size_t index) {
+  ScoredPrompt &prompt = scored[index];
+  const std::vector<size_t> &offsets = request.echoed[index].offsets;
+  std::vector<TokenRecord> records;
+  records.reserve(1 + prompt.tokens.size());
+  records.push_back({{request.prompts[index].front(), 0, {}}, 0, false});
+  for (Token &token : prompt.tokens)
+    records.push_back({std::move(token), offsets[records.size()]});
+  prompt.tokens = {};
+  prompt.lists = listsOf(records);
+}
+
+void Generation::preparePrompts() {
+  for (size_t i = 0; i < scored.size(); ++i) {
+    ScoredPrompt &prompt = scored[i];
+    if (!prompt.known || prompt.asked)
+      continue;
+    prompt.asked = environment.longWork && request.stream &&
+                   logprobBytes(prompt.tokens.size()) > LongWork::brief &&
+                   environment.longWork->addAnswer(
+                       [self = shared_from_this(), i](bool unwanted) {
+                         self->writeLongPrompt(i, unwanted);
+                       });
+    if (prompt.asked)
+      continue;
+    writePrompt(i);
+    prompt.asked = prompt.written = true;
+  }
+}
+
+void Generation::writeLongPrompt(size_t prompt, bool unwanted) {
+  bool good = false;
+  try {
+    if (!unwanted && !over) {
+      writePrompt(prompt);
+      good = true;
+    }
+  } catch (const std::exception &) { // no memory
+  }
+  exchange->postSurely([self = shared_from_this(), prompt, unwanted, good] {
+    if (self->over)
+      return;
+    self->scored[prompt].written = good;
+    if (good)
+      self->sendChunks();
+    else
+      self->abort(unwritten(unwanted));
+  });
+}
+
+ApiError Generation::unwritten(bool unwanted) {
+  return ApiError::from(
+      unwanted ? userError("the server is shutting down", "draining")
+               : deviceError("out of memory", "the server",
+                             "fewer requests at once"));
+}
+
+void Generation::writeLogprobs(JsonWriter &writer, const Choice &choice) const {
+  writer.key("logprobs");
+  bool prompt = wantsPromptLogprobs() && !choice.echoed;
+  if (request.topLogprobs < 0 ||
+      (request.stream && choice.records.empty() && !prompt)) {
+    writer.null();
+    return;
+  }
+  if (request.chat) {
+    writeChatLogprobs(writer, choice);
+    return;
+  }
+  LogprobLists own = listsOf(choice.records);
+  writer.beginObject();
+  auto list = [&](const char *name, std::string LogprobLists::*part) {
+    std::string text = "[";
+    if (prompt)
+      text += scored[choice.prompt].lists.*part;
+    if (prompt && !choice.records.empty())
+      text += ',';
+    writer.key(name).raw(text.append(own.*part).append("]"));
+  };
+  list("tokens", &LogprobLists::tokens);
+  list("token_logprobs", &LogprobLists::logprobs);
+  list("top_logprobs", &LogprobLists::top);
+  list("text_offset", &LogprobLists::offsets);
+  writer.endObject();
+}
+
+void Generation::writeChatLogprobs(JsonWriter &writer,
+                                   const Choice &choice) const {
+  auto entry = [&](int32_t id, float logprob) {
+    std::string bytes = bytesOf(id);
+    writer.beginObject().field("token", replaceInvalidUtf8(bytes));
+    writer.field("logprob", static_cast<double>(logprob));
+    writer.key("bytes").beginArray();
+    for (char byte : bytes)
+      writer.value(int32_t(static_cast<unsigned char>(byte)));
+    writer.endArray();
+  };
+  writer.beginObject().key("content").beginArray();
+  for (const TokenRecord &record : choice.records) {
+    entry(record.token.id, record.token.logprob);
+    writer.key("top_logprobs").beginArray();
+    for (const TokenLogprob &other : record.token.top) {
+      entry(other.token, other.logprob);
+      writer.endObject();
+    }
+    writer.endArray().endObject();
+  }
+  writer.endArray().key("refusal").null().endObject();
+}
+
+size_t Generation::answerBytes() const {
+  size_t all = 0;
+  for (const Choice &choice : choices) {
+    all += choice.text.size() + choice.reasoning.size();
+    all += logprobBytes(choice.records.size());
+    for (const ToolCall &call : choice.calls)
+      all += call.name.size() + call.arguments.size();
+    if (request.echo)
+      all += request.echoed[choice.prompt].text.size();
+    if (wantsPromptLogprobs())
+      all += logprobBytes(1 + scored[choice.prompt].tokens.size());
+  }
+  return all;
 }
 
 void Generation::sendWhole() {
+  if (environment.longWork && answerBytes() > LongWork::brief) {
+    writing = environment.longWork->addAnswer(
+        [self = shared_from_this()](bool unwanted) {
+          self->writeLong(unwanted);
+        });
+    if (writing)
+      return;
+  }
+  preparePrompts();
+  respondWhole(wholeAnswer());
+}
+
+std::string Generation::wholeAnswer() const {
   JsonWriter writer;
   writeHead(writer, request.chat ? "chat.completion" : "text_completion");
   writer.key("choices").beginArray();
@@ -115,15 +237,43 @@ void Generation::sendWhole() {
     if (request.chat)
       writeMessage(writer, choice);
     else
-      writer.field("text", choice.text);
-    writeLogprobs(writer, choice.records);
+      writer.field("text", unsentText(choice));
+    writeLogprobs(writer, choice);
     writer.field("finish_reason", reasonOf(choice)).endObject();
   }
   writer.endArray();
   writeUsage(writer);
-  std::string body = writer.endObject().take();
+  return writer.endObject().take();
+}
+
+void Generation::writeLong(bool unwanted) {
+  try {
+    if (!unwanted && !over) {
+      for (size_t i = 0; i < scored.size(); ++i)
+        writePrompt(i);
+      body = wholeAnswer();
+    }
+  } catch (const std::exception &) { // no memory: it stays empty
+  }
+  for (Choice &choice :
+       choices) { // they end here, not on the exchange's thread
+    choice.records = {};
+    choice.calls = {};
+  }
+  scored.clear();
+  exchange->postSurely([self = shared_from_this(), unwanted] {
+    if (self->over)
+      return;
+    if (!self->body.empty())
+      self->respondWhole(std::move(self->body));
+    else
+      self->abort(unwritten(unwanted));
+  });
+}
+
+void Generation::respondWhole(std::string text) {
   over = true;
-  exchange->respond(200, "application/json", std::move(body));
+  exchange->respond(200, "application/json", std::move(text));
   finishAnswer();
 }
 
@@ -202,9 +352,11 @@ void Generation::sendChunks() {
                       "\"logprobs\":null,\"finish_reason\":null}" +
                       chunkEnd);
   }
+  preparePrompts();
   for (size_t i = 0; i < choices.size(); ++i)
     sendChunk(i, choices[i]);
-  if (unfinished > 0 || over)
+  if (over || !std::all_of(choices.begin(), choices.end(),
+                           [](const Choice &one) { return one.reported; }))
     return;
   if (request.includeUsage) {
     JsonWriter writer;
@@ -226,7 +378,12 @@ void Generation::sendChunk(size_t index, Choice &choice) {
                   choice.calls.end(), [](const ToolCall &call) {
                     return !call.sent || !call.arguments.empty();
                   });
-  if (choice.text.empty() && choice.reasoning.empty() && !calls && !ends)
+  bool echoes = request.echo && !choice.echoed;
+  if (choice.text.empty() && choice.reasoning.empty() && !calls && !ends &&
+      !echoes)
+    return;
+  // The prompt's come with the first choice's first token.
+  if (echoes && wantsPromptLogprobs() && !scored[choice.prompt].written)
     return;
   if (choice.reasoning.empty() && !calls && !ends && request.topLogprobs < 0) {
     sendText(index, choice);
@@ -235,10 +392,10 @@ void Generation::sendChunk(size_t index, Choice &choice) {
   JsonWriter writer;
   writer.beginObject().field("index", static_cast<uint64_t>(index));
   if (!request.chat)
-    writer.field("text", choice.text);
+    writer.field("text", unsentText(choice));
   else
     writeDelta(writer, choice);
-  writeLogprobs(writer, choice.records);
+  writeLogprobs(writer, choice);
   writer.key("finish_reason");
   if (ends)
     writer.value(reasonOf(choice));
@@ -246,6 +403,7 @@ void Generation::sendChunk(size_t index, Choice &choice) {
     writer.null();
   writer.endObject();
   choice.reported |= ends;
+  choice.echoed = true;
   choice.text.clear();
   choice.records.clear();
   exchange->write(chunkHead + writer.text() + chunkEnd);
@@ -254,7 +412,8 @@ void Generation::sendChunk(size_t index, Choice &choice) {
 /// What most events are: text and nothing else. Only it is rendered.
 void Generation::sendText(size_t index, Choice &choice) {
   JsonWriter text;
-  text.value(choice.text);
+  text.value(unsentText(choice));
+  choice.echoed = true;
   choice.text.clear();
   line.assign(chunkHead).append("{\"index\":").append(std::to_string(index));
   line.append(request.chat ? ",\"delta\":{\"content\":" : ",\"text\":");

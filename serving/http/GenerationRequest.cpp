@@ -4,6 +4,8 @@
 #include "serving/http/StructuredOutput.h"
 #include "serving/http/ToolFields.h"
 #include "serving/sampling/SamplingBounds.h"
+#include "serving/tokenizer/Detokenizer.h"
+#include "serving/tokenizer/Utf8.h"
 
 #include <algorithm>
 #include <charconv>
@@ -269,7 +271,7 @@ void readCommon(FieldReader &fields, const RequestContext &context,
   request.user = fields.text("user").value_or("");
 }
 
-/// Each is a text in the answer, whose writing holds a connection's thread.
+/// Each is a text of some ten bytes in the answer.
 void boundPromptLogprobs(FieldReader &fields,
                          const GenerationRequest &request) {
   if (!request.echo || request.topLogprobs < 0)
@@ -321,6 +323,23 @@ void readLengths(FieldReader &fields, const RequestContext &context,
     fields.fail("n", "times the prompts must not exceed " +
                          std::to_string(mostSequences));
   boundPromptLogprobs(fields, request);
+}
+
+/// Here, where a long text holds up no connection.
+void echoPrompts(const Tokenizer &tokenizer, GenerationRequest &request) {
+  for (const std::vector<int32_t> &prompt : request.prompts) {
+    EchoedPrompt &echoed = request.echoed.emplace_back();
+    echoed.text = tokenizer.decode(prompt, request.skipSpecialTokens);
+    echoed.length = characters(echoed.text);
+    if (request.topLogprobs < 0)
+      continue;
+    Detokenizer shown(tokenizer, request.skipSpecialTokens);
+    size_t offset = 0;
+    for (int32_t token : prompt) {
+      echoed.offsets.push_back(offset);
+      offset += characters(shown.push(token));
+    }
+  }
 }
 
 template <typename Read>
@@ -485,6 +504,8 @@ void readCompletion(FieldReader &fields, const RequestContext &context,
   readPrompts(fields, context, request);
   if (fields.ok())
     readLengths(fields, context, most, 16, request);
+  if (fields.ok() && request.echo)
+    echoPrompts(context.texts.tokenizer(), request);
 }
 
 } // namespace

@@ -9,9 +9,18 @@
 
 namespace knapper::serving {
 
+/// A prompt as `echo` shows it.
+struct EchoedPrompt {
+  std::string text;
+  size_t length = 0; ///< of it, in characters
+  /// Where each token begins in it, in characters; only with log-probabilities.
+  std::vector<size_t> offsets;
+};
+
 struct GenerationRequest {
   bool chat = false;
   std::vector<std::vector<int32_t>> prompts; ///< none empty
+  std::vector<EchoedPrompt> echoed;          ///< with `echo`: of each prompt
   int32_t choices = 1;                       ///< for each prompt
   SamplingOptions sampling;                  ///< seed: of the first choice
   std::vector<int32_t> maxTokens;            ///< of each prompt; 0 with `echo`
@@ -28,6 +37,7 @@ struct GenerationRequest {
   AnswerParser::Settings answer;
   std::shared_ptr<const ToolSchemas> tools;
   std::string user; ///< for the log
+  std::string salt; ///< of the prefix cache
 
   size_t sequences() const { return prompts.size() * choices; }
 };

@@ -6,13 +6,11 @@
 //===----------------------------------------------------------------------===//
 #pragma once
 
-#include "serving/http/HttpServer.h"
 #include "serving/http/RefusedHeader.h"
+#include "serving/http/ServerState.h"
 
 #include <array>
-#include <atomic>
 #include <boost/asio/dispatch.hpp>
-#include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -24,7 +22,6 @@
 #include <boost/beast/http/read.hpp>
 #include <boost/beast/http/string_body.hpp>
 #include <charconv>
-#include <deque>
 #include <mutex>
 #include <optional>
 #include <poll.h>
@@ -34,46 +31,10 @@
 
 namespace knapper::serving {
 
-namespace asio = boost::asio;
 namespace beast = boost::beast;
 namespace http = beast::http;
 using tcp = asio::ip::tcp;
 using ErrorCode = beast::error_code;
-
-class Connection;
-
-/// Connections that other threads have something for. A thread of the server is
-/// woken for the first of them, not for each, and runs a few one after the
-/// other.
-class Inbox {
-public:
-  explicit Inbox(asio::io_context &context) : context(context) {}
-  /// False once it is closed.
-  bool add(std::shared_ptr<Connection> connection);
-  /// Drops what is there, and what comes later. No thread of the server runs.
-  void close();
-
-private:
-  /// One at a time.
-  void deliver();
-  /// Also where there is no memory at first.
-  static void runSoon(const std::shared_ptr<Connection> &connection);
-
-  asio::io_context &context;
-  std::mutex mutex; ///< guards what follows
-  std::deque<std::shared_ptr<Connection>> connections;
-  bool delivers = false; ///< `deliver` runs, or will
-  bool closed = false;
-};
-
-/// What all connections share.
-struct ServerState {
-  std::vector<std::unique_ptr<Inbox>> inboxes; ///< as many as threads
-  HttpServerOptions options;
-  HttpHandler handler;
-  std::atomic<size_t> connections{0};
-  std::atomic<bool> closing{false}; ///< each connection ends with its answer
-};
 
 inline const char *reasonOf(int status) {
   return http::obsolete_reason(static_cast<http::status>(status)).data();
@@ -92,7 +53,10 @@ public:
         buffer(this->state->options.largestHeader + (64 << 10)) {
     ++this->state->connections;
   }
-  ~Connection() override { --state->connections; }
+  ~Connection() override {
+    setHandling(false);
+    --state->connections;
+  }
 
   void start() {
     ErrorCode ignored;
@@ -107,10 +71,15 @@ public:
                const HttpHeaders &headers) override {
     std::string text = head(status, contentType, headers);
     text += "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n";
-    if (current.method != "HEAD")
-      text += body;
     answered = true;
-    send(text);
+    if (!open)
+      return;
+    if (current.method == "HEAD")
+      body.clear();
+    size_t before = waiting.size();
+    waiting.reserve(before + text.size() + body.size());
+    waiting.append(text).append(body);
+    sent(waiting.size() - before);
   }
 
   void begin(const std::string &contentType) override {
@@ -203,7 +172,8 @@ private:
   void readHeader() {
     if (!open)
       return;
-    answered = handling = false;
+    answered = false;
+    setHandling(false);
     current = {};
     parser.emplace();
     parser->header_limit(state->options.largestHeader);
@@ -249,11 +219,23 @@ private:
     auto &message = parser->get();
     auto field = [&](http::field name) { return std::string(message[name]); };
     std::string target(message.target());
+    current.host = field(http::field::host);
+    // As proxies are asked: its host counts, not the header's (RFC
+    // 9112, 3.2.2).
+    for (std::string_view scheme : {"http://", "https://"})
+      if (beast::iequals(target.substr(0, scheme.size()), scheme)) {
+        target.erase(0, scheme.size());
+        size_t end = std::min(target.find_first_of("/?"), target.size());
+        current.host = target.substr(0, end);
+        target.erase(0, end);
+        if (!target.starts_with('/'))
+          target.insert(0, 1, '/');
+        break;
+      }
     size_t query = target.find('?');
     current.path = target.substr(0, query);
     if (query != std::string::npos)
       current.query = target.substr(query + 1);
-    current.host = field(http::field::host);
     current.origin = field(http::field::origin);
     current.authorization = field(http::field::authorization);
     current.contentType = field(http::field::content_type);
@@ -274,7 +256,7 @@ private:
     stream.expires_never();
     current.body = std::move(parser->get().body());
     parser.reset();
-    handling = true;
+    setHandling(true);
     ++served;
     watch();
     guarded([&] { state->handler(shared_from_this()); });
@@ -455,7 +437,7 @@ private:
   }
 
   void finish() {
-    handling = false;
+    setHandling(false);
     patience.cancel();
     onClosed = nullptr;
     writing.shrink_to_fit();
@@ -500,6 +482,12 @@ private:
     if (handling && onClosed)
       std::exchange(onClosed, nullptr)();
     onClosed = nullptr;
+    setHandling(false);
+  }
+
+  void setHandling(bool now) {
+    if (now != std::exchange(handling, now))
+      state->answering += now ? 1 : size_t(-1);
   }
 
   beast::tcp_stream stream;

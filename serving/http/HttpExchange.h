@@ -1,10 +1,13 @@
 // One request over HTTP and its answer, as a service sees them.
 #pragma once
 
+#include <chrono>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -45,6 +48,15 @@ public:
   /// The same for what must not wait until the client asks for more.
   virtual void postSoon(std::function<void()> function) {
     post(std::move(function));
+  }
+  /// Posts it also where there is no memory at first.
+  void postSurely(const std::function<void()> &function) {
+    while (true)
+      try {
+        return post(function);
+      } catch (const std::exception &) { // others give some memory back
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
   }
   /// Called when the client goes before the answer is complete.
   std::function<void()> onClosed;

@@ -109,6 +109,8 @@ std::string HttpServer::address() const {
 
 size_t HttpServer::connections() const { return listener->state->connections; }
 
+size_t HttpServer::answering() const { return listener->state->answering; }
+
 int HttpServer::socket() const { return listener->acceptor.native_handle(); }
 
 void HttpServer::closeSoon() { listener->state->closing = true; }

@@ -40,6 +40,8 @@ public:
   /// "http://127.0.0.1:8000".
   std::string address() const;
   size_t connections() const;
+  /// Connections whose client waits for an answer, or for the rest of one.
+  size_t answering() const;
   /// The listening socket, which stays this object's.
   int socket() const;
   /// Every connection ends with its next answer, which says so.

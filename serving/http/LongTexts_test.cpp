@@ -1,5 +1,6 @@
 // Long texts of the service's own threads: without memory, too late, or of a
 // service that ends, only their own answer fails.
+#include "serving/engine/Embedder.h"
 #include "serving/engine/null/NullEngine.h"
 #include "serving/http/ApiService.h"
 #include "serving/http/LocalExchange.h"
@@ -50,6 +51,36 @@ namespace knapper::serving {
 namespace {
 
 using namespace std::chrono_literals;
+
+/// Another engine, whose requests are kept; with a width, one that makes
+/// vectors, when it is told to.
+class WatchedEngine final : public Engine, public Embedder {
+public:
+  explicit WatchedEngine(Engine &engine, int32_t width = 0)
+      : engine(engine), vectors(width) {}
+  ModelLimits limits() const override { return engine.limits(); }
+  Expected<uint64_t> submit(Request request, EventSink sink) override {
+    requests.push_back(request);
+    return engine.submit(std::move(request), std::move(sink));
+  }
+  void cancel(uint64_t request) override { engine.cancel(request); }
+  void drain() override { engine.drain(); }
+  EngineStatistics statistics() const override { return engine.statistics(); }
+  Embedder *embedder() override { return vectors ? this : nullptr; }
+  Status embed(std::vector<std::vector<int32_t>>, Done done,
+               std::shared_ptr<const std::atomic<bool>>) override {
+    asked.push_back(std::move(done));
+    return success();
+  }
+  int32_t width() const override { return vectors; }
+
+  std::vector<Request> requests;
+  std::vector<Done> asked;
+
+private:
+  Engine &engine;
+  const int32_t vectors;
+};
 
 class LongTexts : public DamageTest {
 protected:
@@ -197,6 +228,168 @@ TEST_F(LongTexts, AServiceThatEndsSaysSoAlsoToWhoComesLater) {
   LocalExchange::Part part = answer(*served, ask("/tokenize"));
   EXPECT_EQ(part.status, 503);
   EXPECT_NE(part.text.find("shutting_down"), std::string::npos) << part.text;
+  EXPECT_EQ(served->active(), 0);
+}
+
+/// Some 2,000 tokens with their log-probabilities.
+constexpr const char *longAnswer =
+    R"(, "max_tokens": 200, "ignore_eos": true, "n": 10, "logprobs": 2)";
+
+TEST_F(LongTexts, ALongAnswerIsWrittenByTheThread) {
+  auto served = service();
+  ASSERT_EQ(answer(*served, ask("/tokenize")).status, 200); // has its thread
+  least = 32 << 10;
+  allocations = 0;
+  failing = 1000;
+  failAt = 0;
+  LocalExchange::Part part =
+      answer(*served, ask("/v1/completions", longAnswer, 10));
+  failAt = -1;
+  EXPECT_EQ(part.status, 503);
+  EXPECT_NE(part.text.find("out of memory"), std::string::npos) << part.text;
+  EXPECT_EQ(served->active(), 0);
+  part = answer(*served, ask("/v1/completions", longAnswer, 10));
+  EXPECT_EQ(part.status, 200);
+  EXPECT_GT(part.text.size(), 32u << 10);
+  EXPECT_EQ(served->active(), 0);
+}
+
+TEST_F(LongTexts, ALongAnswerIsTheSameWithoutThreads) {
+  auto served = service();
+  ApiService plain(*engine, *texts, {});
+  for (const char *more :
+       {longAnswer,
+        R"(, "max_tokens": 5, "n": 3, "seed": 1, "logprobs": 1, "echo": true)",
+        R"(, "max_tokens": 0, "logprobs": 5, "echo": true)"})
+    for (size_t length : {10, 3000}) {
+      auto choices = [](LocalExchange::Part part) {
+        EXPECT_EQ(part.status, 200) << part.text.substr(0, 300);
+        size_t begin = part.text.find("\"choices\"");
+        return part.text.substr(std::min(begin, part.text.size()));
+      };
+      std::string here =
+          choices(answer(plain, ask("/v1/completions", more, length)));
+      EXPECT_EQ(here,
+                choices(answer(*served, ask("/v1/completions", more, length))));
+    }
+}
+
+TEST_F(LongTexts, ChoicesShareThePromptsLogProbabilities) {
+  WatchedEngine watched(*engine);
+  ApiService served(watched, *texts, {});
+  for (const char *stream : {"false", "true"}) {
+    watched.requests.clear();
+    auto exchange = std::make_shared<LocalExchange>(
+        "/v1/completions",
+        std::string(
+            R"({"prompt": ["aaa", "aaaa"], "n": 2, "max_tokens": 1, "echo": true, "logprobs": 0, "ignore_eos": true, "stream": )") +
+            stream + "}");
+    start(served, exchange);
+    std::string all;
+    while (auto part = exchange->poll(60s))
+      all += part->text;
+    ASSERT_EQ(watched.requests.size(), 4u);
+    for (size_t i = 0; i < 4; ++i)
+      EXPECT_EQ(watched.requests[i].promptLogprobs, i % 2 == 0);
+    for (const char *tokens :
+         {R"("tokens":[" a"," a"," a"," a"],"token_logprobs":[null,)",
+          R"("tokens":[" a"," a"," a"," a"," a"],"token_logprobs":[null,)",
+          R"("text_offset":[0,1,3,5,7])"}) {
+      size_t count = 0;
+      for (size_t at = 0; (at = all.find(tokens, at)) != std::string::npos;
+           ++at)
+        ++count;
+      EXPECT_EQ(count, 2u) << tokens << all;
+    }
+  }
+}
+
+TEST_F(LongTexts, AStreamsLongPromptIsWrittenByTheThread) {
+  auto served = service();
+  ASSERT_EQ(answer(*served, ask("/tokenize")).status, 200); // has its thread
+  constexpr size_t length = 3000, choices = 3;
+  constexpr const char *more =
+      R"(, "max_tokens": 2, "ignore_eos": true, "n": 3, "logprobs": 2, "echo": true, "stream": true)";
+  for (bool fails : {true, false}) {
+    auto exchange = ask("/v1/completions", more, length);
+    least = 32 << 10;
+    allocations = 0;
+    failing = 1000;
+    failAt = fails ? 0 : -1;
+    start(*served, exchange);
+    std::string all;
+    while (auto part = exchange->poll(60s))
+      all += part->text;
+    failAt = -1;
+    auto count = [&](std::string_view text) {
+      size_t found = 0;
+      for (size_t at = 0; (at = all.find(text, at)) != std::string::npos; ++at)
+        ++found;
+      return found;
+    };
+    EXPECT_EQ(count("out of memory"), fails ? 1u : 0u);
+    EXPECT_EQ(count(R"("finish_reason":"length")"), fails ? 0 : choices);
+    EXPECT_EQ(count("[null,-"), fails ? 0 : choices); // once each
+    EXPECT_EQ(count(R"("text_offset":[0,1,3,5,7,)"), fails ? 0 : choices);
+    EXPECT_EQ(served->active(), 0);
+  }
+}
+
+TEST_F(LongTexts, WhatWasAdmittedIsFinishedByAServiceThatDrains) {
+  auto served = service();
+  auto admitted = ask("/v1/completions", R"(, "max_tokens": 2)", 400'000);
+  start(*served, admitted);
+  served->drain();
+  EXPECT_EQ(served->active(), 1);
+  auto refused = ask("/v1/completions", "", 8 << 20);
+  start(*served, refused);
+  auto told = refused->poll(0s); // at once: nobody tokenises it
+  ASSERT_TRUE(told);
+  EXPECT_EQ(told->status, 503);
+  EXPECT_NE(told->text.find("shutting_down"), std::string::npos);
+  auto part = admitted->poll(60s);
+  ASSERT_TRUE(part);
+  EXPECT_EQ(part->status, 200) << part->text.substr(0, 300);
+  EXPECT_EQ(served->active(), 0);
+}
+
+TEST_F(LongTexts, AnAdmittedEmbeddingIsNeverRefused) {
+  WatchedEngine vectors(*engine, 8000);
+  ApiServiceOptions options;
+  options.textThreads = 1;
+  ApiService served(vectors, *texts, options);
+  auto asked =
+      std::make_shared<LocalExchange>("/v1/embeddings", R"({"input": "aa"})");
+  start(served, asked);
+  ASSERT_EQ(vectors.asked.size(), 1u);
+  std::vector<std::shared_ptr<LocalExchange>> others;
+  for (int i = 0; i < 70; ++i)
+    start(served, others.emplace_back(ask("/tokenize", "", 2 << 20)));
+  auto refused = others.back()->poll(0s);
+  ASSERT_TRUE(refused);
+  EXPECT_EQ(refused->status, 429);
+  served.drain();
+  vectors.asked[0](std::vector<float>(8000, 0.5f));
+  auto part = asked->poll(60s);
+  ASSERT_TRUE(part);
+  EXPECT_EQ(part->status, 200) << part->text.substr(0, 300);
+  for (const auto &other : others)
+    other->close();
+}
+
+TEST_F(LongTexts, TokensThatTakeTooLongAreGivenUp) {
+  ApiServiceOptions options;
+  options.longestText = 20ms;
+  auto served = service(options);
+  std::string tokens = "0";
+  for (int i = 0; i < 5'000'000; ++i)
+    tokens += ",0";
+  LocalExchange::Part part =
+      answer(*served, std::make_shared<LocalExchange>(
+                          "/detokenize", "{\"tokens\": [" + tokens + "]}"));
+  EXPECT_EQ(part.status, 503);
+  EXPECT_NE(part.text.find("deadline_exceeded"), std::string::npos)
+      << part.text.substr(0, 300);
   EXPECT_EQ(served->active(), 0);
 }
 

@@ -21,12 +21,27 @@ void LongWork::startThread() {
 
 bool LongWork::add(size_t bytes, Job job) {
   std::lock_guard lock(mutex);
-  if (ending || jobs.size() >= limits.waiting)
+  if (jobs.size() >= limits.waiting)
+    return false;
+  return push({std::max<size_t>(bytes, 1), std::move(job)});
+}
+
+bool LongWork::addAnswer(Job job) {
+  std::lock_guard lock(mutex);
+  return push({0, std::move(job)});
+}
+
+bool LongWork::push(Waiting waiting) {
+  if (ending)
     return false;
   startThread();
   if (threads.empty())
     return false;
-  jobs.push_back({bytes, std::move(job)});
+  auto place = jobs.end();
+  if (waiting.bytes == 0)
+    place = std::find_if(jobs.begin(), jobs.end(),
+                         [](const Waiting &one) { return one.bytes > 0; });
+  jobs.insert(place, std::move(waiting));
   changed.notify_all();
   return true;
 }

@@ -1,5 +1,5 @@
-// Threads for requests whose texts take long: megabytes to tokenise hold up
-// no connection.
+// Threads for texts that take long to read or to write: megabytes hold up no
+// connection.
 #pragma once
 
 #include <condition_variable>
@@ -26,20 +26,30 @@ public:
     size_t small = 1 << 20;
   };
 
+  /// Bytes of text that a connection's thread reads or writes itself: some
+  /// milliseconds.
+  static constexpr size_t brief = 32 << 10;
+
   explicit LongWork(const Limits &limits) : limits(limits) {}
   ~LongWork() { stop(); }
 
   /// False where too many wait, or no thread is to be had.
   bool add(size_t bytes, Job job);
+  /// The same for the answer of a request that was admitted: however many wait,
+  /// before all texts that wait, and on any thread, since a text is written
+  /// many times faster than it becomes tokens.
+  bool addAnswer(Job job);
   /// Returns when no job runs; those that wait are called with true. None is
   /// added later.
   void stop();
 
 private:
   struct Waiting {
-    size_t bytes;
+    size_t bytes; ///< 0: an answer
     Job job;
   };
+  /// Under `mutex`.
+  bool push(Waiting waiting);
   void work(bool onlySmall);
   /// One more, while there are fewer than wanted; under `mutex`.
   void startThread();

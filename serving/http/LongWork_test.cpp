@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <future>
 #include <gtest/gtest.h>
+#include <string>
 
 namespace knapper::serving {
 namespace {
@@ -54,6 +55,26 @@ TEST(LongWork, RefusesWhatIsTooMuch) {
   EXPECT_TRUE(work.add(1, [](bool) {}));
   work.stop();
   EXPECT_EQ(ran, 2);
+}
+
+TEST(LongWork, AnswersAreNotRefusedAndComeFirst) {
+  LongWork work({.threads = 1, .waiting = 1});
+  HeldJob running;
+  ASSERT_TRUE(work.add(1, running.job()));
+  running.began.get_future().wait();
+  std::string order; // of one thread
+  ASSERT_TRUE(work.add(1, [&](bool) { order += 't'; }));
+  ASSERT_FALSE(work.add(1, [&](bool) { order += 'x'; }));
+  EXPECT_TRUE(work.addAnswer([&](bool) { order += 'a'; }));
+  EXPECT_TRUE(work.addAnswer([&](bool) { order += 'b'; }));
+  HeldJob last;
+  LongWork::Job job = last.job();
+  running.mayEnd.set_value();
+  while (!work.add(1, job))
+    std::this_thread::yield();
+  last.mayEnd.set_value();
+  last.began.get_future().wait();
+  EXPECT_EQ(order, "abt");
 }
 
 TEST(LongWork, StopsTellsWhoWaits) {

@@ -48,6 +48,11 @@ refusedHeader(const boost::beast::http::header<isRequest, Fields> &header) {
       !boost::beast::iequals(header[Field::expect], "100-continue"))
     return RefusedRequest{417, "unknown_expectation",
                           "the only Expect is '100-continue'"};
+  if (count(Field::content_encoding) > 0 &&
+      !boost::beast::iequals(header[Field::content_encoding], "identity"))
+    return RefusedRequest{415, "unsupported_media_type",
+                          "no Content-Encoding is known: send the body as it "
+                          "is"};
   return std::nullopt;
 }
 

@@ -113,7 +113,10 @@ std::optional<GrammarSpec> readSchema(FieldReader &fields,
   ApiError error;
   std::optional<Json> parsed = parseBody(json.get<std::string>(), error);
   if (!parsed) {
-    fields.fail(name, "is not a JSON schema: " + error.message);
+    std::string why = std::move(error.message);
+    if (constexpr std::string_view body = "the body"; why.starts_with(body))
+      why.replace(0, body.size(), "its text");
+    fields.fail(name, "is not a JSON schema: " + why);
     return std::nullopt;
   }
   return schemaGrammar(fields, name, "", *parsed, false);

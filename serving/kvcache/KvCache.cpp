@@ -5,22 +5,25 @@
 
 namespace knapper::serving {
 
-KvCache::Hit KvCache::look(std::span<const int32_t> tokens) const {
+KvCache::Hit KvCache::look(std::span<const int32_t> tokens,
+                           std::string_view salt) const {
   Hit hit;
   if (!prefixes)
     return hit;
-  for (PrefixTrie::Node node : trie.find(tokens, usableBlocks(tokens.size()))) {
+  for (PrefixTrie::Node node :
+       trie.find(tokens, usableBlocks(tokens.size()), salt)) {
     ++hit.blocks;
     hit.idle += ledger.owners(trie.blockOf(node)) == 0;
   }
   return hit;
 }
 
-int32_t KvCache::adopt(std::span<const int32_t> tokens, BlockList &list) {
+int32_t KvCache::adopt(std::span<const int32_t> tokens, BlockList &list,
+                       std::string_view salt) {
   if (!prefixes)
     return 0;
   std::vector<PrefixTrie::Node> found =
-      trie.find(tokens, usableBlocks(tokens.size()));
+      trie.find(tokens, usableBlocks(tokens.size()), salt);
   list.nodes.reserve(list.nodes.size() + found.size());
   list.blocks.reserve(list.blocks.size() + found.size());
   for (PrefixTrie::Node node : found) {
@@ -61,7 +64,7 @@ bool KvCache::grow(BlockList &list, int32_t count) {
 }
 
 KvCache::Published KvCache::publish(std::span<const int32_t> tokens,
-                                    BlockList &list) {
+                                    BlockList &list, std::string_view salt) {
   size_t full = tokens.size() / static_cast<size_t>(blockTokens);
   auto result = Published::unmoved;
   if (!prefixes || full <= list.nodes.size())
@@ -74,7 +77,7 @@ KvCache::Published KvCache::publish(std::span<const int32_t> tokens,
         trie.insert(parent,
                     tokens.subspan(i * static_cast<size_t>(blockTokens),
                                    static_cast<size_t>(blockTokens)),
-                    mine);
+                    mine, salt);
     int32_t known = trie.blockOf(node);
     if (known == mine) {
       ledger.publish(mine);

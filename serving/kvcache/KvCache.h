@@ -27,13 +27,15 @@ public:
   /// Blocks that `grow` can give: free ones, and cached ones that it evicts.
   int32_t available() const { return ledger.numFree() + ledger.numCached(); }
   /// How many blocks of the tokens' beginning are cached, and of these how many
-  /// count as available now. At least one token is left to compute.
+  /// count as available now. At least one token is left to compute. Sequences
+  /// share blocks with those of the same salt only.
   struct Hit {
     int32_t blocks = 0, idle = 0;
   };
-  Hit look(std::span<const int32_t> tokens) const;
+  Hit look(std::span<const int32_t> tokens, std::string_view salt = {}) const;
   /// Moves the cached blocks of the beginning into an empty list: how many.
-  int32_t adopt(std::span<const int32_t> tokens, BlockList &list);
+  int32_t adopt(std::span<const int32_t> tokens, BlockList &list,
+                std::string_view salt = {});
   /// More blocks, up to `count`; false (and as before) if there are too few.
   bool grow(BlockList &list, int32_t count);
   enum class Published : uint8_t {
@@ -42,7 +44,8 @@ public:
     waits    ///< the same, but a step runs on the list's: again behind it
   };
   /// Enters the full blocks of these tokens, whose keys are all computed.
-  Published publish(std::span<const int32_t> tokens, BlockList &list);
+  Published publish(std::span<const int32_t> tokens, BlockList &list,
+                    std::string_view salt = {});
   /// At once, or, while steps run that were submitted so far, once they have
   /// run. Keeps up to `reserveReturns` lists without allocating.
   void release(BlockList &list);

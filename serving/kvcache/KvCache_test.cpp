@@ -175,6 +175,25 @@ TEST(KvCache, WhatIsUsedAgainStaysLonger) {
   EXPECT_EQ(cache.look(line(33, 100)).blocks, 1);
 }
 
+TEST(KvCache, WhatHasAnotherSaltIsNotFound) {
+  KvCache cache(8, 16, true);
+  BlockList first, second, third;
+  ASSERT_TRUE(cache.grow(first, 2));
+  cache.publish(line(32), first, "a");
+  EXPECT_EQ(cache.look(line(33), "a").blocks, 2);
+  for (const char *other : {"", "b", "aa"})
+    EXPECT_EQ(cache.look(line(33), other).blocks, 0) << other;
+  // Tokens that a salt's bytes would be are no salt.
+  auto longer = line(16);
+  longer.push_back('a');
+  EXPECT_EQ(cache.look(longer).blocks, 0);
+  ASSERT_TRUE(cache.grow(second, 2));
+  cache.publish(line(32), second, "b");
+  EXPECT_NE(first.blocks, second.blocks);
+  EXPECT_EQ(cache.adopt(line(33), third, "b"), 2);
+  EXPECT_EQ(third.blocks, second.blocks);
+}
+
 TEST(KvCache, RandomUse) {
   std::mt19937 random(3);
   auto pick = [&](int low, int high) {

@@ -5,14 +5,23 @@ namespace knapper::serving {
 PrefixTrie::PrefixTrie(int32_t blockTokens)
     : blockTokens(static_cast<size_t>(blockTokens)), nodes(1) {}
 
+std::vector<int32_t> PrefixTrie::keyOf(Node parent,
+                                       std::span<const int32_t> block,
+                                       std::string_view salt) {
+  std::vector<int32_t> key(block.begin(), block.end());
+  if (parent == root)
+    key.insert(key.end(), salt.begin(), salt.end());
+  return key;
+}
+
 std::vector<PrefixTrie::Node> PrefixTrie::find(std::span<const int32_t> tokens,
-                                               size_t most) const {
+                                               size_t most,
+                                               std::string_view salt) const {
   std::vector<Node> found;
   Node at = root;
   while (found.size() < most && tokens.size() >= blockTokens) {
-    auto block = tokens.first(blockTokens);
-    auto it = nodes[at].children.find(
-        std::vector<int32_t>(block.begin(), block.end()));
+    auto it =
+        nodes[at].children.find(keyOf(at, tokens.first(blockTokens), salt));
     if (it == nodes[at].children.end())
       break;
     at = it->second;
@@ -34,8 +43,8 @@ PrefixTrie::Node PrefixTrie::take() {
 
 PrefixTrie::Node PrefixTrie::insert(Node parent,
                                     std::span<const int32_t> tokens,
-                                    int32_t block) {
-  std::vector<int32_t> key(tokens.begin(), tokens.end());
+                                    int32_t block, std::string_view salt) {
+  std::vector<int32_t> key = keyOf(parent, tokens, salt);
   if (auto known = nodes[parent].children.find(key);
       known != nodes[parent].children.end())
     return known->second;

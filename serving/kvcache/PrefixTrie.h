@@ -9,6 +9,7 @@
 #include <optional>
 #include <set>
 #include <span>
+#include <string_view>
 #include <vector>
 
 namespace knapper::serving {
@@ -21,13 +22,17 @@ public:
 
   explicit PrefixTrie(int32_t blockTokens);
 
-  /// The nodes of the longest known beginning, at most `most`.
-  std::vector<Node> find(std::span<const int32_t> tokens, size_t most) const;
+  /// The nodes of the longest known beginning, at most `most`. Sequences of
+  /// another salt have none in common.
+  std::vector<Node> find(std::span<const int32_t> tokens, size_t most,
+                         std::string_view salt = {}) const;
   int32_t blockOf(Node node) const { return nodes[node].block; }
 
   /// The block of these tokens after `parent`. One that is there stays, with
-  /// the block that it has. `tokens`: as many as a block has.
-  Node insert(Node parent, std::span<const int32_t> tokens, int32_t block);
+  /// the block that it has. `tokens`: as many as a block has. `salt`: of what
+  /// begins at the root.
+  Node insert(Node parent, std::span<const int32_t> tokens, int32_t block,
+              std::string_view salt = {});
 
   /// A sequence uses the node, or no longer does. `now` orders uses.
   void use(Node node);
@@ -51,6 +56,9 @@ private:
     /// allocates nothing.
     std::set<std::pair<uint64_t, Node>>::node_type place;
   };
+  /// Of a block among its parent's children: first blocks have the salt, too.
+  static std::vector<int32_t> keyOf(Node parent, std::span<const int32_t> block,
+                                    std::string_view salt);
   Node take();            ///< an entry that is not used
   void settle(Node node); ///< enters it among the idle ones, or takes it out
 

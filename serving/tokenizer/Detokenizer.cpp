@@ -4,6 +4,15 @@
 
 namespace knapper::serving {
 
+void Detokenizer::follow(const std::vector<int32_t> &before) {
+  for (int32_t id : before) {
+    if (!first && toStrip == 0)
+      break; // what comes later begins no text
+    push(id);
+  }
+  pending.clear();
+}
+
 std::string Detokenizer::push(int32_t id) {
   std::string_view token = tokenizer.tokenText(id);
   if (token.empty() || (skipSpecial && tokenizer.isSpecial(id)))

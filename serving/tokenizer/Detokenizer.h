@@ -20,6 +20,9 @@ public:
       : tokenizer(tokenizer), skipSpecial(skipSpecialTokens), mode(mode),
         toStrip(tokenizer.decoder().strippedAtStart()) {}
 
+  /// The text continues that of these tokens, which somebody else shows: no
+  /// space is taken off its start. Before the first `push`.
+  void follow(const std::vector<int32_t> &before);
   /// What the token adds; may be empty. A token without a text adds nothing.
   std::string push(int32_t id);
   /// What was held back: bytes that never became a character, as U+FFFD.

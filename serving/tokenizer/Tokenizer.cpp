@@ -307,10 +307,21 @@ void Tokenizer::encodePiece(std::string_view piece, bool bytes,
 
 std::string Tokenizer::decode(const std::vector<int32_t> &ids,
                               bool skipSpecialTokens) const {
+  return std::move(*decode(ids, skipSpecialTokens, {}));
+}
+
+Expected<std::string>
+Tokenizer::decode(const std::vector<int32_t> &ids, bool skipSpecialTokens,
+                  const std::function<bool()> &stopped) const {
+  constexpr size_t often = 4096; // tokens between two questions
   Detokenizer stream(*this, skipSpecialTokens, Detokenizer::Mode::whole);
   std::string text;
-  for (int32_t id : ids)
-    text += stream.push(id);
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (i % often == 0 && stopped && stopped())
+      return userError("the tokens were given up before all of them were text",
+                       "deadline");
+    text += stream.push(ids[i]);
+  }
   text += stream.finish();
   return text;
 }

@@ -38,6 +38,10 @@ public:
   /// The whole text; what is no UTF-8 is U+FFFD.
   std::string decode(const std::vector<int32_t> &ids,
                      bool skipSpecialTokens = true) const;
+  /// The same; an error once `stopped`, which is asked now and then, is true.
+  Expected<std::string> decode(const std::vector<int32_t> &ids,
+                               bool skipSpecialTokens,
+                               const std::function<bool()> &stopped) const;
 
   /// One more than the largest token.
   int32_t size() const;

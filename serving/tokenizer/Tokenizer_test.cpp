@@ -242,5 +242,21 @@ TEST(Detokenizer, ACharacterComesWhenItIsWhole) {
   EXPECT_EQ(stream.finish(), "\xef\xbf\xbd");
 }
 
+TEST(Detokenizer, ATextThatFollowsAnotherKeepsItsSpace) {
+  auto tokenizer = make(byteFallback);
+  const std::vector<int32_t> answer = {3, 1};
+  for (const std::vector<int32_t> &prompt :
+       {std::vector<int32_t>{3, 2}, {300, 2}, {4, 5}, {3}, {300}}) {
+    Detokenizer stream(*tokenizer);
+    stream.follow(prompt);
+    std::string text = tokenizer->decode(prompt);
+    for (int32_t id : answer)
+      text += stream.push(id);
+    std::vector<int32_t> all = prompt;
+    all.insert(all.end(), answer.begin(), answer.end());
+    EXPECT_EQ(text + stream.finish(), tokenizer->decode(all));
+  }
+}
+
 } // namespace
 } // namespace knapper::serving

@@ -70,6 +70,12 @@ Scan scanCharacter(std::string_view text) {
 
 } // namespace
 
+size_t characters(std::string_view text) {
+  return static_cast<size_t>(
+      std::count_if(text.begin(), text.end(),
+                    [](char byte) { return (byte & 0xc0) != 0x80; }));
+}
+
 size_t validUtf8(std::string_view text) {
   size_t at = 0;
   while (at < text.size()) {

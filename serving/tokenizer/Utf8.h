@@ -18,6 +18,8 @@ inline size_t utf8Length(char first) {
   auto byte = static_cast<unsigned char>(first);
   return byte < 0xc0 ? 1 : byte < 0xe0 ? 2 : byte < 0xf0 ? 3 : 4;
 }
+/// Of UTF-8, as OpenAI counts them.
+size_t characters(std::string_view text);
 /// How many bytes from the start are whole, valid characters.
 size_t validUtf8(std::string_view text);
 /// Bytes at the end (0 to 3) that begin a character which is not whole yet.

@@ -202,9 +202,22 @@ def test_an_upgrade_is_not_taken(server):
 
 
 @pytest.mark.parametrize("method, path, status", [("OPTIONS", "*", 404), ("OPTIONS", "/v1/completions", 405), ("TRACE", "/version", 405), ("CONNECT", "localhost:1", 404), ("DELETE", "/v1/models", 405),
-                                                  ("get", "/version", 405), ("GET", "/%2e%2e/version", 404), ("GET", "//version", 404), ("GET", "http://localhost/version", 404), ("POST", "/v1/completions/", 404)])
+                                                  ("get", "/version", 405), ("GET", "/%2e%2e/version", 404), ("GET", "//version", 404), ("GET", "http://localhost/version", 200), ("GET", "HTTP://LocalHost:1/version?x", 200), ("GET", "http://evil.example/version", 403), ("GET", "http://localhost@evil.example/version", 403), ("GET", "https://localhost", 200), ("POST", "/v1/completions/", 404)])
 def test_methods_and_targets(server, method, path, status):
     assert statuses(exchange(server, head("Content-Length: 0", path=path, method=method))) == [status]
+
+
+def test_hosts_have_no_case(serve):
+    server = serve("--allowed-host", "Models.Example")
+    for host, status in [("LOCALHOST:80", 200), ("models.example", 200), ("MODELS.example:8000", 200), ("models.example.evil", 403)]:
+        assert statuses(exchange(server, head(path="/version", method="GET", host=host))) == [status]
+
+
+@pytest.mark.parametrize("coding, status", [("gzip", 415), ("identity", 200), ("br, gzip", 415)])
+def test_encoded_bodies_are_refused_by_name(server, coding, status):
+    body = b'{"prompt": "a", "max_tokens": 1}'
+    answer = exchange(server, head(f"Content-Encoding: {coding}", f"Content-Length: {len(body)}") + body)
+    assert statuses(answer) == [status] and (b"Content-Encoding" in answer) == (status == 415)
 
 
 @pytest.mark.parametrize("path", ["/version", "/v1/completions", "/nothing", "/metrics"])

@@ -21,12 +21,14 @@ LONG = {
     "detokenize": ("/detokenize", {"tokens": [300 + i % 1000 for i in range(700_000)]}, 200),
     "completions": ("/v1/completions", {"prompt": TEXT}, 400),
     "chat": ("/v1/chat/completions", {"messages": [{"role": "user", "content": TEXT}]}, 400),
+    "answer": ("/v1/completions", {"prompt": [300 + i % 1000 for i in range(3000)], "max_tokens": 1, "echo": True, "logprobs": 20, "n": 4}, 200),
 }
+LONG["stream"] = (LONG["answer"][0], LONG["answer"][1] | {"stream": True}, 200)
 
 
 @pytest.mark.parametrize("what", LONG)
 def test_long_texts_hold_up_nobody(serve, what):
-    """One thread has all connections, and three long texts; others see less than 0.1 s of it, beside what a server without any sees of a busy machine."""
+    """One thread has all connections, and three clients with long texts or answers; others see less than 0.1 s of it, beside what a server without any sees of a busy machine."""
     flags = ("--http-threads", "1", "--null-step", "5000")
     server, control = serve(*flags), serve(*flags)
     path, body, status = LONG[what]
@@ -34,6 +36,10 @@ def test_long_texts_hold_up_nobody(serve, what):
     times, gaps = {server: [], control: []}, {server: [], control: []}
     stream = json.dumps({"prompt": "a b c", "max_tokens": 400, "ignore_eos": True, "stream": True}).encode()
     over = threading.Event()
+    times_asked = 10 if what in ("answer", "stream") else 1
+
+    def ask() -> set[int]:
+        return {call(server, "POST", path, data)[0] for _ in range(times_asked)}
 
     def read(server):
         """Streams, one after the other."""
@@ -52,7 +58,7 @@ def test_long_texts_hold_up_nobody(serve, what):
             wait_for(lambda: all(len(seen) > 3 for seen in gaps.values()))
             for seen in gaps.values():
                 seen.clear()
-            asked = [pool.submit(call, server, "POST", path, data) for _ in range(3)]
+            asked = [pool.submit(ask) for _ in range(3)]
             while not all(one.done() for one in asked):
                 for one in (server, control):
                     began = time.monotonic()
@@ -63,7 +69,7 @@ def test_long_texts_hold_up_nobody(serve, what):
             over.set()
         for reader in readers:
             reader.result()
-    assert [one.result()[0] for one in asked] == [status] * 3
+    assert [one.result() for one in asked] == [{status}] * 3
     for seen in (times, gaps):
         assert len(seen[server]) > 20 and len(seen[control]) > 20
         long, none = (statistics.quantiles(seen[one], n=20)[-1] for one in (server, control))
@@ -149,4 +155,46 @@ def test_a_stop_ends_what_waits(serve):
         wait_for(lambda: metric(server, "knapper_requests_active") > 8)
         server.process.send_signal(signal.SIGTERM)
         assert {one.result()[0] for one in asked} <= {200, 503}
+    assert server.stop() == 0
+
+
+def test_a_long_text_that_came_before_a_stop_is_answered(serve):
+    """SIGTERM as it becomes tokens: it goes on, and who comes then is told at once."""
+    server = serve()
+    data = json.dumps({"prompt": TEXT, "truncate_prompt_tokens": 40, "max_tokens": 4})
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(call, server, "POST", "/v1/completions", data)
+        wait_for(lambda: metric(server, "knapper_requests_active") == 1)
+        server.process.send_signal(signal.SIGTERM)
+        wait_for(lambda: call(server, "GET", "/health/ready")[0] == 503)
+        began = time.monotonic()
+        status, headers, text = call(server, "POST", "/v1/completions", data)
+        if not asked.done():
+            assert (status, json.loads(text)["error"]["code"]) == (503, "shutting_down") and headers["Retry-After"]
+            assert time.monotonic() - began < 1
+        status, _, text = asked.result()
+    assert status == 200 and json.loads(text)["usage"]["completion_tokens"] == 4
+    assert server.stop() == 0
+
+
+def test_an_answer_that_is_read_slowly_survives_a_stop(serve):
+    """SIGTERM while megabytes of it are still with the server."""
+    server = serve()
+    body = {"prompt": list(range(300, 500)), "n": 40, "max_tokens": 1000, "ignore_eos": True, "logprobs": 20}
+    data = json.dumps(body).encode()
+    with socket.socket() as raw:
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+        raw.settimeout(60)
+        raw.connect((server.host, server.port))
+        raw.sendall(head(f"Content-Length: {len(data)}") + data)
+        answer = raw.recv(1000)
+        server.process.send_signal(signal.SIGTERM)
+        time.sleep(1)
+        first, rest = answer.split(b"\r\n\r\n", 1)
+        missing = int(first.lower().split(b"content-length: ")[1].split(b"\r\n")[0]) - len(rest)
+        assert missing > 8 << 20
+        while missing > 0 and (part := raw.recv(65536)):
+            missing -= len(part)
+            rest += part
+    assert missing == 0 and len(json.loads(rest)["choices"]) == 40
     assert server.stop() == 0

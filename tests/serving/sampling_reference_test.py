@@ -244,3 +244,18 @@ def test_a_text_that_is_complete_at_the_limit_has_stopped(model, most, text, rea
     body = {"prompt": "乕也与", "max_tokens": most, "guided_choice": ["丝乌"] if most > 1 else ["丝乌", "丝乏"]}
     choice = post(model[0], "/v1/completions", body)[1]["choices"][0]
     assert (choice["text"], choice["finish_reason"]) == (text, reason)
+
+
+def test_keys_share_no_prefix(model):
+    """Neither `cached_tokens` nor time tells one key's user what another's has asked."""
+    folder = model[0].process.args[2]
+    server = Server(folder, "--threads", "1", "--kv-memory", "0.01", "--api-key", "first", "--api-key", "second", null=False)
+    try:
+        seen = []
+        for key in ["first", "first", "second", "second", "first"]:
+            status, answer = post(server, "/v1/completions", {"prompt": list(range(3, 53)), "max_tokens": 1}, headers={"Authorization": f"Bearer {key}"})
+            assert status == 200
+            seen.append(answer["usage"]["prompt_tokens_details"]["cached_tokens"])
+        assert [bool(n) for n in seen] == [False, True, False, True, True]
+    finally:
+        assert server.stop() == 0

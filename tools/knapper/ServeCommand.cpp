@@ -139,15 +139,19 @@ Status serve(ServeArguments &arguments) {
     service.drain();
   }
   Stopwatch draining;
+  // Also for what is written, but not read yet.
+  auto answers = [&] {
+    return service.active() > 0 || server->answering() > 0;
+  };
   // A second signal ends the wait.
-  while ((replaced ? server->connections() > 0 : service.active() > 0) &&
+  while ((replaced ? server->connections() > 0 : answers()) &&
          draining.seconds() < arguments.drainSeconds)
     if (waitForSignal(0.05))
       break;
   server->stopListening();
   service.abortAll();
   options.grammars->stop(); // what is compiled answers exchanges of the server
-  for (int i = 0; i < 40 && service.active() > 0; ++i)
+  for (int i = 0; i < 40 && answers(); ++i)
     waitForSignal(0.05);
   waitForSignal(0.1); // the last bytes leave
   server->stop();
