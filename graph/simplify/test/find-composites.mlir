@@ -259,8 +259,8 @@ func.func @rope(%x: !q, %f: !f) -> !q {
   %lo = ts.slice %x [#ts.dim<0>, #ts.dim<0>, #ts.dim<0>, #ts.dim<0>] [1, 1, 1, 1] : !q to !h
   %hi = ts.slice %x [#ts.dim<0>, #ts.dim<0>, #ts.dim<0>, #ts.dim<4>] [1, 1, 1, 1] : !q to !h
   %neg = ts.neg %hi : !h
-  %turned = ts.concat %neg, %lo dim 3 : !h, !h
-  %1 = ts.mul %turned, %sinb : !q
+  %rotated = ts.concat %neg, %lo dim 3 : !h, !h
+  %1 = ts.mul %rotated, %sinb : !q
   %2 = ts.add %0, %1 : !q
   return %2 : !q
 }
@@ -275,8 +275,8 @@ func.func @no_rope(%x: !q, %cos: !t, %sin: !t) -> !q {
   %lo = ts.slice %x [#ts.dim<0>, #ts.dim<0>, #ts.dim<0>, #ts.dim<0>] [1, 1, 1, 1] : !q to !h
   %hi = ts.slice %x [#ts.dim<0>, #ts.dim<0>, #ts.dim<0>, #ts.dim<4>] [1, 1, 1, 1] : !q to !h
   %neg = ts.neg %hi : !h
-  %turned = ts.concat %neg, %lo dim 3 : !h, !h
-  %1 = ts.mul %turned, %sinb : !q
+  %rotated = ts.concat %neg, %lo dim 3 : !h, !h
+  %1 = ts.mul %rotated, %sinb : !q
   %2 = ts.add %0, %1 : !q
   return %2 : !q
 }
@@ -299,8 +299,8 @@ func.func @partial_rope(%x: !w, %f: !f) -> !w {
   %lo = ts.slice %y [#ts.dim<0>, #ts.dim<0>, #ts.dim<0>, #ts.dim<0>] [1, 1, 1, 1] : !q to !h
   %hi = ts.slice %y [#ts.dim<0>, #ts.dim<0>, #ts.dim<0>, #ts.dim<4>] [1, 1, 1, 1] : !q to !h
   %neg = ts.neg %hi : !h
-  %turned = ts.concat %neg, %lo dim 3 : !h, !h
-  %1 = ts.mul %turned, %sinb : !q
+  %rotated = ts.concat %neg, %lo dim 3 : !h, !h
+  %1 = ts.mul %rotated, %sinb : !q
   %2 = ts.add %0, %1 : !q
   %3 = ts.concat %2, %rest dim 3 : !q, !h
   return %3 : !w
