@@ -19,7 +19,6 @@ when ours is slower than the fastest peer.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from pathlib import Path
@@ -33,6 +32,7 @@ import knapper  # noqa: E402
 from comparison import distance  # noqa: E402
 from peers import Job, OpenVino, TorchCompile  # noqa: E402
 from side_by_side import medians  # noqa: E402
+from verdict import finish  # noqa: E402
 
 SLACK = 1.05
 DEFAULT = ["minilm", "bert-base", "bert-base:8x128"]
@@ -156,11 +156,7 @@ def main() -> int:
             failures.append(f"{name} {label}: further from float64 than any peer")
         if arguments.bars and row["ratio"] < 1:
             failures.append(f"{name} {label}: slower than a peer")
-    if arguments.json:
-        arguments.json.write_text(json.dumps(rows, indent=1) + "\n")
-    for failure in failures:
-        print(failure, file=sys.stderr)
-    return 1 if failures else 0
+    return finish(failures, arguments.json, rows)
 
 
 if __name__ == "__main__":

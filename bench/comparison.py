@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 import math
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -20,6 +18,7 @@ import knapper
 from peers import PEERS, Job, chosen
 from ratios import geometric_mean
 from side_by_side import medians
+from verdict import finish
 
 SHORT_MS = 2  # of a row: below it the best peer's own overhead counts
 # Largest error over the largest value of an output.
@@ -168,10 +167,6 @@ def compare(rows: Iterable[Row], arguments: argparse.Namespace, bars: Bars) -> i
             print(f"of the {len(long)} rows of {SHORT_MS} ms and more {geometric_mean(long):.2f}x")
         if arguments.bars and (mean < bars.mean or min(ratios) < bars.each):
             failures.append(f"the bars are {bars.mean}x and {bars.each}x")
-    if arguments.json:
-        arguments.json.write_text(json.dumps(summary, indent=1) + "\n")
     for note in notes:
         print(note)
-    for failure in failures:
-        print(failure, file=sys.stderr)
-    return 1 if failures else 0
+    return finish(failures, arguments.json, summary)

@@ -35,6 +35,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "tests" / "models")]
 
 from named_models import named_models  # noqa: E402
+from verdict import finish  # noqa: E402
 
 TIMED = ["bert-base", "gpt2", "resnet50"]  # what comes first
 SHALLOW, DEEP = "bert-base", "bert-48"
@@ -200,12 +201,8 @@ def main() -> int:
         print(f"{name} for {LARGE} takes {ratio:.2f} x {SMALL}, weights aside")
         if ratio > SIZE_BAR:
             failures.append(f"{name}: {ratio:.2f} x {SMALL}, the bar is {SIZE_BAR} x")
-    if arguments.json:
-        kept = [{"model": name} | row for name, row in rows.items()]
-        arguments.json.write_text(json.dumps({"compile": kept}, indent=1) + "\n")
-    for failure in failures if arguments.bars else []:
-        print(failure, file=sys.stderr)
-    return 1 if failures and arguments.bars else 0
+    kept = [{"model": name} | row for name, row in rows.items()]
+    return finish(failures if arguments.bars else [], arguments.json, {"compile": kept})
 
 
 if __name__ == "__main__":

@@ -21,7 +21,6 @@ also fails it when ours is slower than one of the two.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import tempfile
 import time
@@ -37,6 +36,7 @@ from comparison import distance  # noqa: E402
 from named_models import named_models  # noqa: E402
 from peers import Job, OnnxRuntime, OpenVino  # noqa: E402
 from side_by_side import medians  # noqa: E402
+from verdict import finish  # noqa: E402
 
 SLACK = 1.05
 
@@ -175,11 +175,7 @@ def main() -> int:
                 failures.append(f"{title}: further from float32 than ONNX Runtime's int8")
             if arguments.bars and row["ratio"] < 1:
                 failures.append(f"{title}: slower than the best peer")
-    if arguments.json:
-        arguments.json.write_text(json.dumps(rows, indent=1) + "\n")
-    for failure in failures:
-        print(failure, file=sys.stderr)
-    return 1 if failures else 0
+    return finish(failures, arguments.json, rows)
 
 
 if __name__ == "__main__":

@@ -225,12 +225,12 @@ def recurrent(s: Sizes, torch: Any) -> Row:
     cell = getattr(torch.nn, kind)(width, hidden).eval()
     order = [0, 3, 1, 2] if kind == "LSTM" else [1, 0, 2]  # ONNX: i o f c and z r h
 
-    def turned(name: str) -> np.ndarray:
+    def transposed(name: str) -> np.ndarray:
         value = getattr(cell, name).detach().numpy()
         return np.concatenate(np.split(value, gates)[:1] if gates == 1 else [np.split(value, gates)[g] for g in order])
 
-    constants = {"w": turned("weight_ih_l0")[None], "r": turned("weight_hh_l0")[None],
-                 "b": np.concatenate([turned("bias_ih_l0"), turned("bias_hh_l0")])[None], "one": [1]}  # fmt: skip
+    constants = {"w": transposed("weight_ih_l0")[None], "r": transposed("weight_hh_l0")[None],
+                 "b": np.concatenate([transposed("bias_ih_l0"), transposed("bias_hh_l0")])[None], "one": [1]}  # fmt: skip
     more = {} if kind == "LSTM" else {"linear_before_reset": 1}
     return Row(f"{kind} {steps}x{batch}x{width} to {hidden}", [node(kind, "x0,w,r,b", "h", hidden_size=hidden, **more), node("Squeeze", "h,one", "y")],
                [s.floats(steps, batch, width)], 1, lambda x: cell(x)[0], constants, 2e-5)  # fmt: skip

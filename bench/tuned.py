@@ -37,6 +37,7 @@ sys.path[:0] = [str(ROOT / "python"), str(ROOT / "tests" / "models")]
 import knapper  # noqa: E402
 from named_models import named_models  # noqa: E402
 from ratios import geometric_mean  # noqa: E402
+from verdict import finish  # noqa: E402
 
 MEAN_BAR, SLOWER_BAR, BUDGET_BAR = 0.95, 1.02, 1.1
 
@@ -164,12 +165,8 @@ def main() -> int:
     print(f"geometric mean {mean:.3f}, least {min(row['ratio'] for row in rows.values()):.3f}")
     if mean < MEAN_BAR:
         failures.append(f"geometric mean {mean:.3f}, the bar is {MEAN_BAR}")
-    if arguments.json:
-        summary = {"models": [{"model": name} | row for name, row in rows.items()], "geometric_mean": mean}
-        arguments.json.write_text(json.dumps(summary, indent=1) + "\n")
-    for failure in failures if arguments.bars else []:
-        print(failure, file=sys.stderr)
-    return 1 if failures and arguments.bars else 0
+    summary = {"models": [{"model": name} | row for name, row in rows.items()], "geometric_mean": mean}
+    return finish(failures if arguments.bars else [], arguments.json, summary)
 
 
 if __name__ == "__main__":

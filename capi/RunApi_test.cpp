@@ -74,7 +74,7 @@ TEST(RunApi, GivenOutputsHaveTheOutputsShape) {
   LoadedScale m;
   Input x(2);
   std::vector<float> memory(16, -7.0f);
-  std::vector<int64_t> turned = {4, 2}, larger = {4, 4};
+  std::vector<int64_t> swapped = {4, 2}, larger = {4, 4};
   knapper_result *result = nullptr;
   auto wrong = [&](knapper_error *error) {
     EXPECT_NE(error, nullptr);
@@ -83,7 +83,7 @@ TEST(RunApi, GivenOutputsHaveTheOutputsShape) {
                 HasSubstr("output 'y': the output is f32[2, 4], the memory "
                           "given for it is f32[4, "));
   };
-  for (std::vector<int64_t> &shape : {std::ref(turned), std::ref(larger)}) {
+  for (std::vector<int64_t> &shape : {std::ref(swapped), std::ref(larger)}) {
     knapper_tensor y = knapper::testing::tensor(memory, shape);
     wrong(knapper_run(m.module, &x.tensor, 1, &y, 1, &result));
     knapper_event *event = nullptr;

@@ -67,17 +67,17 @@ class Attention(nn.Module):
         at = torch.arange(x.shape[-2], device=x.device, dtype=torch.float32)
         frequency = 10000.0 ** (-torch.arange(0, part, 2, device=x.device, dtype=torch.float32) / part)
         angle = at[:, None] * frequency
-        turned, kept = x[..., :part], x[..., part:]
+        rotated, kept = x[..., :part], x[..., part:]
         if self.rope == "interleaved":
             cos, sin = angle.cos().to(x.dtype), angle.sin().to(x.dtype)
-            a, b = turned[..., ::2], turned[..., 1::2]
-            turned = torch.stack((a * cos - b * sin, b * cos + a * sin), -1).flatten(-2)
+            a, b = rotated[..., ::2], rotated[..., 1::2]
+            rotated = torch.stack((a * cos - b * sin, b * cos + a * sin), -1).flatten(-2)
         else:
             both = torch.cat((angle, angle), -1)
             cos, sin = both.cos().to(x.dtype), both.sin().to(x.dtype)
-            a, b = turned.chunk(2, -1)
-            turned = turned * cos + torch.cat((-b, a), -1) * sin
-        return torch.cat((turned, kept), -1) if self.rope == "partial" else turned
+            a, b = rotated.chunk(2, -1)
+            rotated = rotated * cos + torch.cat((-b, a), -1) * sin
+        return torch.cat((rotated, kept), -1) if self.rope == "partial" else rotated
 
     def bias_of(self, x: Tensor, length: int) -> Tensor | None:
         """What is added to the scores [.., length, length]."""

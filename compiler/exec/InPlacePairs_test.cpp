@@ -114,6 +114,13 @@ TEST_F(Pairs, AnOutputPrefersWhatItUpdates) {
   EXPECT_EQ(found(), "0<0 1<1 ");
 }
 
+TEST_F(Pairs, AnUpdatedInputIsFreeForNoOtherOutput) {
+  uint32_t x = input(), updated = output(), other = output();
+  step(0, {x}, updated, {x});
+  step(1, {}, other); // nothing reads x any more
+  EXPECT_EQ(found(), "0<0 ");
+}
+
 TEST_F(Pairs, OneInstructionMayAllowSeveral) {
   uint32_t a = input(), b = input();
   step(0, {a, b}, output(), {a, b});

@@ -1,4 +1,5 @@
 // What the key of the compile cache has of the model and of the options.
+#include "compiler/kernels/UserKernels.h"
 #include "compiler/pipeline/CacheKey.h"
 
 #include <filesystem>
@@ -45,6 +46,36 @@ TEST(CacheKey, HasEveryOptionThatTheArtefactDependsOn) {
                                    "model-format", "print-after",
                                    "dump-dir", "verify-each", "cache",
                                    "cache-dir", "cache-bytes", "verify-files"));
+}
+
+TEST(CacheKey, HasTheDataFilesOfAText) {
+  std::string path =
+      testing::TempDir() + "cache_key_data." + std::to_string(getpid());
+  Options text;
+  text.modelFormat = "mlir";
+  CompileInput input;
+  input.bytes = "text";
+  input.dataFiles = {path};
+  auto keyWith = [&](const char *data) {
+    std::ofstream(path) << data;
+    Expected<CacheKey> key = cacheKey(input, text);
+    EXPECT_TRUE(key) << key.error().message();
+    return key ? key->hash() : std::string();
+  };
+  std::string first = keyWith("weights");
+  EXPECT_NE(first, keyWith("Weights"));
+  EXPECT_EQ(first, keyWith("weights"));
+  std::filesystem::remove(path);
+}
+
+TEST(CacheKey, HasTheKernelsOfTheUser) {
+  CompileInput input;
+  input.bytes = kModel;
+  input.userKernels =
+      std::make_shared<const std::vector<UserKernel>>(1, UserKernel());
+  Expected<CacheKey> key = cacheKey(input, {});
+  ASSERT_TRUE(key) << key.error().message();
+  EXPECT_NE(key->hash(), keyOf({}));
 }
 
 TEST(CacheKey, HasTheFrontEndThatReadsTheModel) {

@@ -168,7 +168,23 @@ void checkSlices(ModuleOp program) {
   });
 }
 
+/// Attributes that a module may have, whose entries passes take for what front
+/// ends write: any attribute parses.
+static Status checkModuleLists(ModuleOp module, const std::string &where) {
+  auto check = [&](StringRef name, auto isEntry, const char *entry) -> Status {
+    Attribute list = module->getAttr(name);
+    auto entries = dyn_cast_if_present<ArrayAttr>(list);
+    if (!list || (entries && llvm::all_of(entries, isEntry)))
+      return success();
+    return userError(cat("the module's ", name.str(), " is no list of ", entry),
+                     where, "correct the attribute, or leave it out");
+  };
+  TRY(check("ts.symbols", llvm::IsaPred<ts::SymbolAttr>, "#ts.symbol"));
+  return check("ts.files", llvm::IsaPred<StringAttr>, "texts");
+}
+
 Status checkProgram(func::FuncOp main, const std::string &where) {
+  TRY(checkModuleLists(main->getParentOfType<ModuleOp>(), where));
   if (main.isExternal())
     return userError("the function main has no body", where,
                      "write what it computes");

@@ -32,8 +32,9 @@ Expected<mlir::OwningOpRef<mlir::ModuleOp>>
 parseTensorText(CompileState &state, const std::string &path);
 
 /// What the verifier leaves to front ends, and a text may have wrong. UserError
-/// where the entry function has no body, takes or gives what no artefact does,
-/// or slices known sizes outside of them.
+/// where a list of the module has wrong entries, the entry function has no
+/// body, takes or gives what no artefact does, or slices known sizes outside of
+/// them.
 Status checkProgram(mlir::func::FuncOp main, const std::string &where);
 
 /// Slices whose parts depend on symbols are checked when they run, as front

@@ -5,6 +5,7 @@
 #include "compiler/registration/Registration.h"
 #include "ir/tensor/BranchesAndLoops.h"
 #include "ir/tensor/ConstantExpression.h"
+#include "ir/tensor/reference/ErrorScale.h"
 #include "ir/tensor/reference/Evaluate.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/IRMapping.h"
@@ -107,10 +108,7 @@ void compare(const HostTensor &expected, const HostTensor &actual,
     return;
   }
   std::vector<double> a = expected.load<double>(), b = actual.load<double>();
-  double scale = 0, worst = 0;
-  for (double value : a)
-    if (std::isfinite(value))
-      scale = std::max(scale, std::fabs(value));
+  double scale = ts::errorScale(a), worst = 0;
   size_t where = 0;
   for (size_t i = 0; i < a.size(); ++i) {
     if (a[i] == b[i] || (std::isnan(a[i]) && std::isnan(b[i])))

@@ -42,7 +42,7 @@ struct OnnxScope {
 /// Branches that were taken on trust, in the order in which they are met: where
 /// two branches differ in rank, only one of them can be compiled, and the run
 /// checks that it was the right one. An import that fails is tried again with
-/// the last guess turned round.
+/// the last guess inverted.
 using OnnxGuesses = std::vector<bool>;
 
 class Importer : public BodyGraphBuilder {

@@ -6,8 +6,9 @@ using namespace mlir;
 
 namespace knapper {
 
-/// The order of negative floats turned round, which is its own inverse.
-static Value turned(HloNode &n, Value bits) {
+/// The bits of a float as an integer of the same order: negative ones have
+/// their magnitude inverted. It is its own inverse.
+static Value invertNegatives(HloNode &n, Value bits) {
   if (!bits)
     return {};
   Type type = ts::elementTypeOf(bits);
@@ -20,12 +21,13 @@ static Value turned(HloNode &n, Value bits) {
 
 Value hloTotallyOrdered(HloNode &n, Value x) {
   Type bits = n.b.getIntegerType(ts::elementTypeOf(x).getIntOrFloatBitWidth());
-  return turned(n,
-                n.makeAs<ts::BitcastOp>(ts::withElement(x.getType(), bits), x));
+  return invertNegatives(
+      n, n.makeAs<ts::BitcastOp>(ts::withElement(x.getType(), bits), x));
 }
 
 Value hloFromTotalOrder(HloNode &n, Value ordered, Type type) {
-  return type ? n.makeAs<ts::BitcastOp>(type, turned(n, ordered)) : Value();
+  return type ? n.makeAs<ts::BitcastOp>(type, invertNegatives(n, ordered))
+              : Value();
 }
 
 namespace {

@@ -36,7 +36,7 @@ LogicalResult outAs(HloNode &n, C x) {
       hloJoin(n, {n.convert(x.re, element), n.convert(x.im, element)}));
 }
 
-Value turned(HloNode &n, Value x) {
+Value transposed(HloNode &n, Value x) {
   if (!x)
     return {};
   SmallVector<int64_t> order =
@@ -44,7 +44,9 @@ Value turned(HloNode &n, Value x) {
   std::swap(order[order.size() - 1], order[order.size() - 2]);
   return n.transpose(x, order);
 }
-C turned(HloNode &n, C x) { return {turned(n, x.re), turned(n, x.im)}; }
+C transposed(HloNode &n, C x) {
+  return {transposed(n, x.re), transposed(n, x.im)};
+}
 C conjugate(HloNode &n, C x) { return {x.re, n.make<ts::NegOp>(x.im)}; }
 
 /// Stacked along a new dim.
@@ -125,7 +127,7 @@ LogicalResult importCholesky(HloNode &n) {
   bool lower = n.flag("lower");
   C a = matrices(n, 0);
   if (!lower)
-    a = conjugate(n, turned(n, a));
+    a = conjugate(n, transposed(n, a));
   if (!a.re || !a.im || n.failed())
     return failure();
   SmallVector<int64_t> shape = n.shape(a.re);
@@ -164,7 +166,7 @@ LogicalResult importCholesky(HloNode &n) {
                     n.scalarFor(plane, std::nan("")));
   };
   l = {checked(l.re), checked(l.im)};
-  return outAs(n, lower ? l : conjugate(n, turned(n, l)));
+  return outAs(n, lower ? l : conjugate(n, transposed(n, l)));
 }
 
 /// Rows divided by their numbers on the diagonal `d` [..., n, 1].
@@ -185,11 +187,11 @@ LogicalResult importTriangularSolve(HloNode &n) {
   if (how == "ADJOINT")
     a = conjugate(n, a);
   if (!left) { // op(A)^T X^T = B^T
-    b = turned(n, b);
+    b = transposed(n, b);
     transposes = !transposes;
   }
   if (transposes) {
-    a = turned(n, a);
+    a = transposed(n, a);
     lower = !lower;
   }
   if (!a.re || !a.im || !b.re || !b.im || n.failed())
@@ -214,7 +216,7 @@ LogicalResult importTriangularSolve(HloNode &n) {
   if (!op)
     return failure();
   C x = fromColumns(n, op->getResult(0));
-  return outAs(n, left ? x : turned(n, x));
+  return outAs(n, left ? x : transposed(n, x));
 }
 
 constexpr HloRow rows[] = {

@@ -81,15 +81,15 @@ LogicalResult importCholesky(HloNode &n) {
 
 /// The X of op(A) X = B, or of X op(A) = B.
 LogicalResult solveTriangular(HloNode &n, bool left, bool lower, bool unit,
-                              bool turned) {
+                              bool transpose) {
   Value a = matrices(n, 0), b = matrices(n, 1);
   if (!a || !b)
     return failure();
   if (!left) { // op(A)^T X^T = B^T
     b = transposed(n, b);
-    turned = !turned;
+    transpose = !transpose;
   }
-  if (turned) {
+  if (transpose) {
     a = transposed(n, a);
     lower = !lower;
   }
@@ -198,8 +198,9 @@ LogicalResult importPotrf(HloNode &n) {
 
 LogicalResult importTrsm(HloNode &n) {
   bool left = letter(n, "side") == 'L', lower = letter(n, "uplo") == 'L',
-       unit = letter(n, "diag") == 'U', turned = letter(n, "trans_x") != 'N';
-  return n.failed() ? failure() : solveTriangular(n, left, lower, unit, turned);
+       unit = letter(n, "diag") == 'U', transpose = letter(n, "trans_x") != 'N';
+  return n.failed() ? failure()
+                    : solveTriangular(n, left, lower, unit, transpose);
 }
 
 /// L and U in one, the rows swapped (from 1) and the first pivot that is 0.

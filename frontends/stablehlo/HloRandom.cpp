@@ -60,13 +60,13 @@ struct Words {
 //===----------------------------------------------------------------------===//
 
 std::pair<Value, Value> threefry(Words &w, Value x, Value y, Value key) {
-  constexpr int turns[2][4] = {{13, 15, 26, 6}, {17, 29, 16, 24}};
+  constexpr int rotations[2][4] = {{13, 15, 26, 6}, {17, 29, 16, 24}};
   Value keys[3] = {w.low(key), w.high(key), {}};
   keys[2] = w.exclusive(w.word(0x1BD11BDA), w.exclusive(keys[0], keys[1]));
   x = w.add(x, keys[0]);
   y = w.add(y, keys[1]);
   for (unsigned i = 0; i < 5; ++i) {
-    for (int by : turns[i % 2]) {
+    for (int by : rotations[i % 2]) {
       x = w.add(x, y);
       y = w.exclusive(x, w.rotated(y, by));
     }

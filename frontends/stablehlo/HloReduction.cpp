@@ -63,14 +63,14 @@ LogicalResult reduceByHalves(HloNode &n, ArrayRef<int64_t> dims) {
     return giveHloResults(n, begins);
   shape.push_back(length);
   for (size_t i = 0; i < count; ++i) {
-    SmallVector<int64_t> turned(order), to(shape);
+    SmallVector<int64_t> permutation(order), to(shape);
     if (complex[i]) {
-      for (int64_t &dim : turned)
+      for (int64_t &dim : permutation)
         ++dim;
-      turned.insert(turned.begin(), 0);
+      permutation.insert(permutation.begin(), 0);
       to.insert(to.begin(), 2);
     }
-    x.push_back(n.reshapeTo(n.transpose(n[i], turned), to));
+    x.push_back(n.reshapeTo(n.transpose(n[i], permutation), to));
   }
   while (length > 1) {
     int64_t half = length / 2;

@@ -22,14 +22,14 @@ bool hloIsCompare(Value value, StringRef direction, Value x, Value y) {
     return false;
   StringRef own =
       op->getAttrOfType<StringAttr>("comparison_direction").getValue();
-  StringRef turned = direction == "GT"   ? "LT"
-                     : direction == "LT" ? "GT"
-                     : direction == "GE" ? "LE"
-                     : direction == "LE" ? "GE"
-                                         : direction;
+  StringRef mirrored = direction == "GT"   ? "LT"
+                       : direction == "LT" ? "GT"
+                       : direction == "GE" ? "LE"
+                       : direction == "LE" ? "GE"
+                                           : direction;
   return (own == direction && op->getOperand(0) == x &&
           op->getOperand(1) == y) ||
-         (own == turned && op->getOperand(0) == y && op->getOperand(1) == x);
+         (own == mirrored && op->getOperand(0) == y && op->getOperand(1) == x);
 }
 
 namespace {

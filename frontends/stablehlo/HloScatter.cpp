@@ -49,7 +49,8 @@ Value withSpare(HloNode &n, Value x, int64_t by) {
   return n.pad(x, n.scalarFor(x, 0), zeros, high, zeros);
 }
 
-/// How operand and updates are turned: [placed dims..., planes, others...].
+/// The order of dims in which operand and updates are transposed: [placed
+/// dims..., planes, others...].
 struct ScatterOrder {
   SmallVector<int64_t> operand, back; ///< and back
   /// Updates as [batch..., windows of the operand's dims in that order...].
@@ -98,7 +99,7 @@ ScatterOrder orderOf(const HloWindows &w, ArrayRef<int64_t> gone,
 
 /// An operand that updates are scattered into.
 struct Scattered {
-  Value x, update; ///< turned as `order` says
+  Value x, update; ///< transposed as `order` says
   ScatterOrder order;
   bool replaces = false;
   std::optional<ReduceKind> kind; ///< how updates are combined, if they are

@@ -56,21 +56,21 @@ BlockArgument comparedArgument(Value value, bool &isCanonical) {
   return {};
 }
 
-/// Whether `y` is computed as `x` is, from the arguments' partners (`turned`)
+/// Whether `y` is computed as `x` is, from the arguments' partners (`swapped`)
 /// or the same. What stands before the comparator (constants are often moved
 /// there) is one value for all elements.
-bool isAlike(Value x, Value y, Block *block, bool turned, unsigned &budget) {
+bool isAlike(Value x, Value y, Block *block, bool swapped, unsigned &budget) {
   if (budget == 0)
     return false;
   --budget;
-  if (x == y && (!turned || x.getParentBlock() != block))
+  if (x == y && (!swapped || x.getParentBlock() != block))
     return true;
   auto from = dyn_cast<BlockArgument>(x), to = dyn_cast<BlockArgument>(y);
   if (from || to)
     return from && to && from.getOwner() == block && to.getOwner() == block &&
-           to.getArgNumber() == (from.getArgNumber() ^ unsigned(turned));
+           to.getArgNumber() == (from.getArgNumber() ^ unsigned(swapped));
   Operation *a = x.getDefiningOp(), *b = y.getDefiningOp();
-  if (a == b) // turned, it would be of other arguments
+  if (a == b) // swapped, it would be of other arguments
     return x == y && a->getNumOperands() == 0 && a->getNumRegions() == 0;
   if (a->getName() != b->getName() ||
       a->getAttrDictionary() != b->getAttrDictionary() ||
@@ -80,14 +80,14 @@ bool isAlike(Value x, Value y, Block *block, bool turned, unsigned &budget) {
       a->getNumResults() != 1)
     return false;
   for (auto [p, q] : llvm::zip(a->getOperands(), b->getOperands()))
-    if (!isAlike(p, q, block, turned, budget))
+    if (!isAlike(p, q, block, swapped, budget))
       return false;
   return true;
 }
 
-bool isAlike(Value x, Value y, Block *block, bool turned) {
+bool isAlike(Value x, Value y, Block *block, bool swapped) {
   unsigned budget = kMostOps;
-  return isAlike(x, y, block, turned, budget);
+  return isAlike(x, y, block, swapped, budget);
 }
 
 /// An argument of `block` that the value is computed from, from first elements
@@ -136,20 +136,20 @@ std::optional<HloSortKey> keyOf(Value value, Block *block, StringRef lower,
   unsigned budget = kMostOps;
   bool oneSide = true;
   BlockArgument source = sourceOf(x, block, budget, oneSide);
-  if (!source || !oneSide || !isAlike(x, y, block, /*turned=*/true))
+  if (!source || !oneSide || !isAlike(x, y, block, /*swapped=*/true))
     return std::nullopt;
-  bool turned = source.getArgNumber() % 2 == 1, canonical = false;
+  bool swapped = source.getArgNumber() % 2 == 1, canonical = false;
   BlockArgument argument = comparedArgument(x, canonical);
   bool total = textOf(op, "compare_type") == "TOTALORDER";
   canonical = (argument && canonical) || !isOfFloats(x);
   return HloSortKey{source.getArgNumber() / 2,
-                    (direction == lower) != turned,
+                    (direction == lower) != swapped,
                     argument && (!total || canonical),
                     total,
                     canonical,
                     /*keepsNan=*/false,
-                    turned ? y : x,
-                    turned ? x : y};
+                    swapped ? y : x,
+                    swapped ? x : y};
 }
 
 /// What is left to decide where one key does not.

@@ -187,10 +187,10 @@ void writeDivision(W &w, Operation *op) {
   T z = w.binary(name == "div" ? "divide" : "remainder", x, y);
   if (name == "mod" && !elementOf(x).isUnsignedInteger()) {
     // The rest has the divisor's sign.
-    T turns = w.binary(
+    T signsDiffer = w.binary(
         "and", w.compare("NE", z, zero),
         w.binary("xor", w.compare("LT", z, zero), w.compare("LT", y, zero)));
-    z = w.select(turns, w.binary("add", z, y), z);
+    z = w.select(signsDiffer, w.binary("add", z, y), z);
   }
   w.out(op, integers ? w.select(none, zero, z) : z);
 }

@@ -65,12 +65,12 @@ void writeTranspose(W &w, Operation *given) {
                    "permutation = " + hloArray(op.getPermutation())));
 }
 
-/// What is walked backwards is turned first.
+/// A dim with a negative step is reversed before the slice.
 void writeSlice(W &w, Operation *given) {
   auto op = cast<ts::SliceOp>(given);
   T x = w.of(op.getInput());
   auto type = cast<RankedTensorType>(op.getType());
-  SmallVector<int64_t> starts, limits, steps, turned;
+  SmallVector<int64_t> starts, limits, steps, reversed;
   for (ts::Dim start : ts::dimsOf(op.getStarts())) {
     if (!start.asConstant())
       return w.refuse(op, "a place that only a run knows");
@@ -79,7 +79,7 @@ void writeSlice(W &w, Operation *given) {
   for (size_t i = 0; i < starts.size(); ++i) {
     int64_t step = op.getSteps()[i], count = type.getDimSize(i);
     if (step < 0 && count > 0) {
-      turned.push_back(static_cast<int64_t>(i));
+      reversed.push_back(static_cast<int64_t>(i));
       starts[i] = x.type.getDimSize(i) - 1 - starts[i];
     }
     steps.push_back(count > 1 ? std::abs(step) : 1);
@@ -88,8 +88,8 @@ void writeSlice(W &w, Operation *given) {
     limits.push_back(count == 0 ? starts[i]
                                 : starts[i] + (count - 1) * steps[i] + 1);
   }
-  if (!turned.empty())
-    x = w.make("reverse", {x}, x.type, "dimensions = " + hloArray(turned));
+  if (!reversed.empty())
+    x = w.make("reverse", {x}, x.type, "dimensions = " + hloArray(reversed));
   w.out(op, w.make("slice", {x}, type,
                    "start_indices = " + hloArray(starts) +
                        ", limit_indices = " + hloArray(limits) +

@@ -238,13 +238,13 @@ Svd factorSvd(AtenNode &n, Value a) {
 Value basisOf(AtenNode &n, Value columns, bool all) {
   auto [packed, factors] = factorQr(n, columns);
   Value q = householder(n, packed, factors, /*square=*/true);
-  Value turned = diagonalOf(n, packed);
-  if (!q || !turned)
+  Value diagonal = diagonalOf(n, packed);
+  if (!q || !diagonal)
     return {};
   int64_t rank = ts::rankOf(q);
   Dim length = rowsOf(columns), count = columnsOf(columns);
-  Value sign = n.select(n.compare(P::lt, turned, n.scalarFor(turned, 0)),
-                        n.scalarFor(turned, -1), n.scalarFor(turned, 1));
+  Value sign = n.select(n.compare(P::lt, diagonal, n.scalarFor(diagonal, 0)),
+                        n.scalarFor(diagonal, -1), n.scalarFor(diagonal, 1));
   Value first =
       n.mul(n.sliceDim(q, rank - 1, n.dim(0), count),
             n.reshape(sign, withTail(batchOf(columns), {n.dim(1), count})));

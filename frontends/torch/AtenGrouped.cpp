@@ -95,9 +95,9 @@ LogicalResult importGroupedMatmul(AtenNode &n) {
       return failure();
     return n.out(matricesOfGroups(n, x, 1, y, groups));
   }
-  // Columns of y, group by group: the same with both turned.
-  Value turned = rowsTimesMatrices(n, n.transpose(y, {1, 0}), x, ends, 1);
-  return n.out(n.transpose(turned, {1, 0}));
+  // Columns of y, group by group: the same with both sides transposed.
+  Value transposed = rowsTimesMatrices(n, n.transpose(y, {1, 0}), x, ends, 1);
+  return n.out(n.transpose(transposed, {1, 0}));
 }
 
 LogicalResult importExpertMatmul(AtenNode &n) {

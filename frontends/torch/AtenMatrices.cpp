@@ -127,9 +127,9 @@ Value solveLu(AtenNode &n, Value lu, Value pivots, Value b, bool adjoint) {
     return op ? op->getResult(0) : Value();
   }
   // A^T = U^T L^T P^T.
-  Value turned = transposed(n, lu);
-  Value y = solveTriangular(n, turned, b, /*upper=*/false, /*unit=*/false);
-  y = solveTriangular(n, turned, y, /*upper=*/true, /*unit=*/true);
+  Value transpose = transposed(n, lu);
+  Value y = solveTriangular(n, transpose, b, /*upper=*/false, /*unit=*/false);
+  y = solveTriangular(n, transpose, y, /*upper=*/true, /*unit=*/true);
   return multiplyMatrices(n, permutationOf(n, pivots, rowsOf(lu)), y);
 }
 

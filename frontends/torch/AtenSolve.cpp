@@ -65,12 +65,12 @@ LogicalResult importLuSolve(AtenNode &n) {
   return outAs(n, left ? x : transposed(n, x));
 }
 
-/// X of T X = B; of T^T X = B where `turned`.
-Value solved(AtenNode &n, Value a, Value b, bool upper, bool turned,
+/// X of T X = B; of T^T X = B where `transpose`.
+Value solved(AtenNode &n, Value a, Value b, bool upper, bool transpose,
              bool unit) {
   broadcastBatch(n, a, b);
-  return turned ? solveTriangular(n, transposed(n, a), b, !upper, unit)
-                : solveTriangular(n, a, b, upper, unit);
+  return transpose ? solveTriangular(n, transposed(n, a), b, !upper, unit)
+                   : solveTriangular(n, a, b, upper, unit);
 }
 
 LogicalResult importTriangularSolve(AtenNode &n) {

@@ -159,10 +159,10 @@ Value digamma(AtenNode &n, Value x) {
   Value y = n.add(sum, n.add(n.sub(n.make<ts::LogOp>(a), n.mul(inverse, 0.5)),
                              n.mul(series, square)));
   Value part = n.sub(x, n.make<ts::FloorOp>(x));
-  Value turned =
+  Value cotangent =
       n.div(number(n, x, M_PI), n.make<ts::TanOp>(n.mul(part, M_PI)));
   Value whole = n.compare(P::eq, part, number(n, x, 0));
-  Value reflected = n.select(whole, number(n, x, NAN), n.sub(y, turned));
+  Value reflected = n.select(whole, number(n, x, NAN), n.sub(y, cotangent));
   y = n.select(below, reflected, y);
   Value zero = n.compare(P::eq, x, number(n, x, 0));
   return n.select(zero, n.div(number(n, x, -1), x), y);

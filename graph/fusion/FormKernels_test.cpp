@@ -316,6 +316,23 @@ TEST_F(FormKernelsTest, RandomGraphsKeepTheirMeaning) {
   EXPECT_GT(kernels, 500u);
 }
 
+TEST_F(FormKernelsTest, PlacesOfAHeroThatIsTransposed) {
+  // A permutation that is not its own inverse.
+  auto module = parseSourceString<ModuleOp>(
+      "func.func @f(%x: tensor<2x3x5x4xf32>) -> tensor<5x2x3x4xf32> {\n"
+      "  %0 = ts.neg %x : tensor<2x3x5x4xf32>\n"
+      "  %1 = ts.transpose %0 [2, 0, 1, 3] : tensor<2x3x5x4xf32>\n"
+      "  return %1 : tensor<5x2x3x4xf32>\n}\n",
+      &context);
+  ASSERT_TRUE(module);
+  Block &body = (*module->getOps<func::FuncOp>().begin()).getBody().front();
+  Value hero = body.front().getResult(0);
+  auto view = placesIn(body.front().getNextNode()->getResult(0), hero);
+  ASSERT_TRUE(view);
+  for (auto [i, stride] : llvm::enumerate(SmallVector<int64_t>{12, 4, 24, 1}))
+    EXPECT_TRUE(view->dims[i].stride.isConstant(stride)) << i;
+}
+
 TEST_F(FormKernelsTest, ReportSaysWhatWasFusedAndWhyNotMore) {
   OwningOpRef<ModuleOp> module = parseSourceString<ModuleOp>(R"(
     !t = tensor<64x64xf32>

@@ -21,8 +21,11 @@ void expand(TruePlacesOp op) {
   Dim all = elementCount(op.getMask().getType()), count(op.getCount());
   SmallVector<Dim> line{all};
   Value mask = m.reshape(op.getMask(), line);
-  Value place = m.make<ScanOp>(ReduceKind::add, m.convert(mask, m.i64),
-                               uint64_t(0), true, false);
+  // (Nothing is before a single element.)
+  Value place = all.isConstant(1)
+                    ? m.splat(line, m.i64, 0)
+                    : m.make<ScanOp>(ReduceKind::add, m.convert(mask, m.i64),
+                                     uint64_t(0), true, false);
   // What is not true goes into one more place behind all others.
   Value target = m.make<SelectOp>(mask, place, m.size(all, line));
   Value found =

@@ -31,9 +31,12 @@ static std::optional<Grouped> groupedOf(Value value, int64_t down) {
   if (auto cast = value.getDefiningOp<DimCastOp>())
     value = cast.getInput();
   if (auto slice = value.getDefiningOp<SliceOp>()) {
-    // The last block may be shorter.
+    // The last block may be shorter; columns are all there.
     if (!llvm::all_of(dimsOf(slice.getStarts()),
-                      [](Dim d) { return d.isConstant(0); }))
+                      [](Dim d) { return d.isConstant(0); }) ||
+        !llvm::all_of(slice.getSteps(), [](int64_t s) { return s == 1; }) ||
+        !(dimOf(slice.getResult(), 1 - down) ==
+          dimOf(slice.getInput(), 1 - down)))
       return std::nullopt;
     value = slice.getInput();
   }

@@ -304,11 +304,17 @@ static LogicalResult simplifyMin(MinOp op, PatternRewriter &rewriter) {
                           rewriter);
 }
 
-/// Lines of one element.
+/// Lines of one element; nothing is before it.
 static LogicalResult simplifyScan(ScanOp op, PatternRewriter &rewriter) {
-  return !op.getExclusive() && dimOf(op.getInput(), op.getDim()).isConstant(1)
-             ? forward(rewriter, op, op.getInput())
-             : failure();
+  if (!dimOf(op.getInput(), op.getDim()).isConstant(1))
+    return failure();
+  if (!op.getExclusive())
+    return forward(rewriter, op, op.getInput());
+  if (op.getKind() != ReduceKind::add)
+    return failure();
+  return forward(rewriter, op,
+                 makeSplat(rewriter, op.getLoc(),
+                           cast<RankedTensorType>(op.getType()), 0));
 }
 
 void knapper::populateAlgebraPatterns(RewritePatternSet &patterns) {

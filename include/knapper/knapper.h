@@ -466,30 +466,32 @@ typedef struct {
   /* Called as phases start, from the compiling thread; may be NULL. */
   void (*progress)(void *user, const char *phase, int32_t done, int32_t total);
   void *progress_user;
-  /* Unless NULL, set to a string that knapper_string_release frees (or NULL):
-   * the program after the phase that "stop-after" names; and what the compile
-   * did as JSON: phases with seconds, launches, kernels, variants, bytes. */
+  /* Unless NULL, *stopped_text is set to the program after the phase that
+   * "stop-after" names, or to NULL. Release it with knapper_string_release. */
   char **stopped_text;
+  /* Unless NULL, *stats_json is set to what the compile did: phases with
+   * seconds, launches, kernels, variants, bytes. Release it in the same way. */
   char **stats_json;
-  /* Unless NULL, looked at atomically before each phase and kernel: where
-   * another thread (or `progress`) sets it, the compile ends with a user error
-   * and writes nothing. */
+  /* Unless NULL, read atomically before each phase and each kernel. If another
+   * thread or `progress` sets it, the compile ends with a user error and writes
+   * nothing. */
   const int32_t *cancel;
 } knapper_compile_options;
 #define KNAPPER_COMPILE_OPTIONS_INIT                                           \
   {sizeof(knapper_compile_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
-/* Compiles and, unless out is NULL, loads the result. */
+/* Compiles a model. Loads the artefact too, unless `out` is NULL. */
 KNAPPER_API knapper_error *
 knapper_compile(const knapper_compile_options *options,
                 const knapper_load_options *load, knapper_module **out);
-/* What a model needs, without compiling: JSON with signature, sizes, operators
- * by name, opset and dtype, and those that are not supported. Release with
- * knapper_string_release. */
+/* Reads a model without compiling it. *json has its signature, its sizes, its
+ * operators by name, opset and dtype, and which of them are not supported.
+ * Release it with knapper_string_release. */
 KNAPPER_API knapper_error *
 knapper_inspect(const knapper_compile_options *options, char **json);
-/* The model as portable StableHLO text, for other accelerators' compilers.
- * Every size must be a number (option "dim"); what StableHLO has no spelling
- * for is a user error that lists it. Release with knapper_string_release. */
+/* Writes the model as portable StableHLO text, for the compilers of other
+ * accelerators. Release *text with knapper_string_release. User error: a size
+ * is symbolic (the option "dim" makes it a number), or StableHLO cannot express
+ * an operator, which the error names. */
 KNAPPER_API knapper_error *
 knapper_translate(const knapper_compile_options *options, char **text);
 /* The self-contained HTML report of a module. Release with
@@ -498,19 +500,19 @@ KNAPPER_API knapper_error *knapper_explain(const knapper_module *module,
                                            char **html);
 typedef struct {
   size_t size;
-  /* 1: runs the module on `inputs` (num_inputs in the order of the signature),
-   * once to warm up and then `runs` times: the report has the medians of each
-   * kernel's times, their shares of the machine's peaks (as knapper_devices
-   * measures them) and what would make the kernels faster. What follows is for
-   * these runs. */
+  /* 1: runs the module once to warm up, then `runs` times. The report then has
+   * the median time of each kernel, its share of the machine's peaks (as
+   * knapper_devices measures them), and what would make it faster. The fields
+   * below are for these runs. */
   int32_t profile;
   int32_t num_inputs;
-  const knapper_tensor *inputs;
+  const knapper_tensor *inputs; /* num_inputs, in the order of the signature */
   int64_t runs;   /* 1 to 1000; 0: as many as fit `seconds`, 3 to 50 */
   double seconds; /* 0: one second; at most 3600 */
-  /* Unless NULL, another module with the same inputs (another artefact of the
-   * model), which runs interleaved with this one: the report compares their
-   * kernels. */
+  /* Unless NULL, another module with the same inputs, such as another artefact
+   * of the model. Their runs are interleaved, and the report compares their
+   * kernels.
+   */
   knapper_module *other;
   const char *name,
       *other_name; /* for the comparison; NULL: as their files say */
@@ -521,24 +523,24 @@ typedef struct {
 #define KNAPPER_EXPLAIN_OPTIONS_INIT                                           \
   {sizeof(knapper_explain_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 /* knapper_explain with options, which may be NULL. Either of html and json may
- * be NULL; release both with knapper_string_release. *json is what the page is
- * made of: the JSON of knapper_module_describe and, of profiled runs, "profile"
- * (times in microseconds, by launch and by kernel, the longest first) and
- * "comparison". Any number of threads may call it; runs of other threads
- * disturb the times. */
+ * be NULL. Release the results with knapper_string_release. *json has the data
+ * of the page: the JSON of knapper_module_describe; for profiled runs also
+ * "profile" (times in microseconds by launch and by kernel, the longest first)
+ * and "comparison". Any number of threads may call it, but runs of other
+ * threads disturb the times. */
 KNAPPER_API knapper_error *
 knapper_explain_with(knapper_module *module,
                      const knapper_explain_options *options, char **html,
                      char **json);
 
-/* Compiles the model, runs it on the inputs (num_inputs in the order of the
- * signature), and checks every kernel against a slow evaluation in double
- * precision on the very values that the kernel read. Release *json with
- * knapper_string_release:
+/* Compiles the model and runs it on the num_inputs inputs, in the order of the
+ * signature. Checks every kernel: evaluates what it computes in double
+ * precision, slowly, on the values that the kernel read. A kernel that diverges
+ * is no error of the call. Release *json with knapper_string_release:
  * {"kernels": [{"origin", "hero", "error", "bound", "passed", "worst"}],
  * "first_divergent": index or null, "reproducer": {"program": tensor IR,
- * "inputs": [{"dtype": a knapper_dtype, "shape", "base64"}]} or null, of the
- * first that diverges}. A kernel that diverges is no error. */
+ * "inputs": [{"dtype": a knapper_dtype, "shape", "base64"}]} or null}. The
+ * reproducer is of the first kernel that diverges. */
 KNAPPER_API knapper_error *
 knapper_verify(const knapper_compile_options *options,
                const knapper_tensor *inputs, int32_t num_inputs, char **json);
@@ -546,23 +548,24 @@ knapper_verify(const knapper_compile_options *options,
 /* ---- quantise ---- */
 typedef struct {
   size_t size;
-  /* "int8" or "int4": the weights of matmuls alone (the options
-   * "weight-group" and "weight-zero-points" of the compile say how). NULL:
-   * static, matmuls of bytes whose ranges come from calibration data. */
+  /* "int8" or "int4": quantises only the weights of matmuls; the compile
+   * options "weight-group" and "weight-zero-points" say how. NULL: static
+   * quantisation. Matmuls and convolutions then multiply bytes, and the ranges
+   * of activations come from calibration data. */
   const char *weights_only;
-  const char *range; /* "minmax" (NULL), "percentile" or "error": which numbers
-                        of an activation its bytes stand for */
-  double percentile; /* of "percentile", in (0, 100]; 0: 99.99 */
+  const char *range;       /* how the range of an activation is found: "minmax"
+                              (NULL), "percentile" or "error" */
+  double percentile;       /* of "percentile", in (0, 100]; 0: 99.99 */
   const char *activations; /* "u8" (NULL), or "i8" around 0 */
   const char *const *keep; /* names of nodes (or of their results) that stay
                               float */
   int32_t num_keep;
-  /* Calibration data, which the accuracy is measured on too: static
-   * quantisation needs at least one sample. sample(user, index, model, inputs)
-   * fills one entry an input of `model`, whose signature tells their names and
-   * order; what they point to must live until the next call. It is called more
-   * than once for an index, from the calling thread. Not 0: it failed, and the
-   * quantisation ends. */
+  /* Calibration data. The accuracy is measured on it too. Static quantisation
+   * needs at least one sample. sample(user, index, model, inputs) fills one
+   * entry of `inputs` for each input of `model`, in the order of its signature.
+   * The data must live until the next call. The calling thread calls it, more
+   * than once for an index. A return value other than 0 ends the quantisation
+   * with an error. */
   int32_t num_samples;
   int (*sample)(void *user, int32_t index, const knapper_module *model,
                 knapper_tensor *inputs);
@@ -572,19 +575,21 @@ typedef struct {
 #define KNAPPER_QUANTIZE_OPTIONS_INIT                                          \
   {sizeof(knapper_quantize_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 /* Quantises a model and writes output_path: an artefact (.knap), or an ONNX
- * model with QuantizeLinear and DequantizeLinear (.onnx). With out, which needs
- * an artefact, it is loaded. Unless NULL, *json is set to a string that
- * knapper_string_release frees: {"artefact_bytes", "float_bytes", "samples",
- * "outputs": [{"name", "relative_rms", "decibels", ...}], "layers": [{"name",
- * "operator", "input", "low", "high", "scale", "zero_point", "alone": {..},
- * "together": {..}}], "kept": [{"name", "operator", "why"}]}. */
+ * model with QuantizeLinear and DequantizeLinear (.onnx). Loads the artefact
+ * unless `out` is NULL. Unless `json` is NULL, *json is set to a string to
+ * release with knapper_string_release: {"artefact_bytes", "float_bytes",
+ * "samples", "outputs": [{"name", "relative_rms", "decibels", ...}], "layers":
+ * [{"name", "operator", "input", "low", "high", "scale", "zero_point", "alone":
+ * {..}, "together": {..}}], "kept": [{"name", "operator", "why"}]}. */
 KNAPPER_API knapper_error *knapper_quantize(
     const knapper_compile_options *options, const knapper_quantize_options *how,
     const knapper_load_options *load, knapper_module **out, char **json);
 
 /* ---- devices ---- */
-/* JSON: [{"device": "cpu", "name", "isa", "cores", "fma_gflops", "copy_gbps",
- * ...}]. measure != 0 measures the peaks (a second; cached per machine). */
+/* The devices of this machine as JSON: [{"device": "cpu", "name", "isa",
+ * "cores", "fma_gflops", "copy_gbps", ...}]. If measure is not 0, the peaks are
+ * measured, which takes about a second the first time on a machine. Release
+ * *json with knapper_string_release. */
 KNAPPER_API knapper_error *knapper_devices(int measure, char **json);
 
 #ifdef __cplusplus

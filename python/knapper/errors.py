@@ -8,7 +8,7 @@ import os
 
 def printable(text: str) -> str:
     """Names of models as a terminal may print them: what it would obey (escapes,
-    a turned order) is shown as "\\x1b" instead. Lines and tabs stay."""
+    a reversed order) is shown as "\\x1b" instead. Lines and tabs stay."""
     if text.isprintable():
         return text
     return "".join(

@@ -256,6 +256,18 @@ TEST(Module, BadThreadsIsRefusedAtLoad) {
               HasSubstr("option threads: threads is -3, it must be 0"));
 }
 
+TEST(Binding, ScratchPastTheBoundIsRefused) {
+  TestArtefact a = rowProgram();
+  for (auto &box : a.program().regions[0]->instructions)
+    if (fb::LaunchT *launch = box->instruction.AsLaunch())
+      launch->choices[0]->scratch = a.constant((int64_t(1) << 32) + 1);
+  std::vector<int64_t> symbols = {8, 100};
+  ModulePtr m = a.load();
+  auto b = m->binding(symbols);
+  ASSERT_FALSE(b);
+  EXPECT_THAT(b.error().message(), HasSubstr("scratch 4294967297"));
+}
+
 TEST(Binding, PlansAndExplains) {
   TestArtefact a = rowProgram();
   ModulePtr m = a.load();

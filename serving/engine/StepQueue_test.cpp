@@ -80,6 +80,22 @@ TEST(StepQueue, TakesListsWithoutNumbers) {
   EXPECT_EQ(there[1], 8);
 }
 
+TEST(StepQueue, MoreRowsKeepWhatNobodyHasRead) {
+  auto queue = StepQueue::create(null::device());
+  ASSERT_TRUE(queue) << queue.error().message();
+  const std::vector<int32_t> numbers{1};
+  std::vector<const std::vector<int32_t> *> lists{&numbers};
+  ASSERT_TRUE((*queue)->begin(lists, 2));
+  // The null device has the host's memory.
+  static_cast<int64_t *>((*queue)->best())[1] = 42;
+  static_cast<float *>((*queue)->logprobs())[1] = -0.5f;
+  ASSERT_TRUE((*queue)->end());
+  ASSERT_TRUE((*queue)->wait());
+  ASSERT_TRUE((*queue)->begin(lists, 4 * (*queue)->capacity()));
+  EXPECT_EQ((*queue)->bestToken(1), 42);
+  EXPECT_EQ((*queue)->bestLogprob(1), -0.5f);
+}
+
 TEST(StepQueue, MeasuresWhatTheDeviceWaited) {
   auto queue = StepQueue::create(
       null::faultyDevice(std::make_shared<const null::Faults>()));

@@ -95,15 +95,15 @@ DecoderBuilder::Angles DecoderBuilder::makeAngles(const Rope &rope) {
   Value line = constant(DenseElementsAttr::get(
       RankedTensorType::get({half}, f32), ArrayRef<float>(frequencies)));
   Dims dims{count, dim(1), dim(half)};
-  Value turned = mul(broadcastAt(convert(position, f32), {0}, dims),
-                     broadcastAt(line, {2}, dims));
-  Value cosine = make<ts::CosOp>(turned), sine = make<ts::SinOp>(turned);
+  Value angle = mul(broadcastAt(convert(position, f32), {0}, dims),
+                    broadcastAt(line, {2}, dims));
+  Value cosine = make<ts::CosOp>(angle), sine = make<ts::SinOp>(angle);
   if (rope.angleScale != 1)
     return {mul(cosine, rope.angleScale), mul(sine, rope.angleScale)};
   return {cosine, sine};
 }
 
-/// Heads [T, H, D], turned by their token's position.
+/// Heads [T, H, D], rotated by their token's position.
 Value DecoderBuilder::rotate(Value x) {
   if (config.position != PositionKind::rope || failed())
     return x;

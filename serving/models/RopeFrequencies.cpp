@@ -15,8 +15,8 @@ static double yarnScale(double factor, double weight) {
 
 static void readYarn(ConfigReader &fields, Rope &rope) {
   rope.scaling = RopeScaling::yarn;
-  rope.fastTurns = fields.real("beta_fast", 32);
-  rope.slowTurns = fields.real("beta_slow", 1);
+  rope.fastRotations = fields.real("beta_fast", 32);
+  rope.slowRotations = fields.real("beta_slow", 1);
   rope.wholePairs = fields.flag("truncate", true);
   double weight = fields.real("mscale", 0),
          all = fields.real("mscale_all_dim", 0);
@@ -25,7 +25,7 @@ static void readYarn(ConfigReader &fields, Rope &rope) {
                                           ? yarnScale(rope.factor, weight) /
                                                 yarnScale(rope.factor, all)
                                           : yarnScale(rope.factor, 1));
-  if (!(rope.fastTurns > rope.slowTurns) || !(rope.slowTurns > 0))
+  if (!(rope.fastRotations > rope.slowRotations) || !(rope.slowRotations > 0))
     fields.fail("beta_fast", "is not more than beta_slow, or that is not "
                              "positive");
 }
@@ -85,10 +85,10 @@ void readRopeObject(ConfigReader &config, const char *name,
   config.join(fields);
 }
 
-/// The pair that turns so many times within the original length.
-static double pairOfTurns(const Rope &rope, double turns) {
+/// The pair that makes so many rotations within the original length.
+static double pairOfRotations(const Rope &rope, double rotations) {
   return static_cast<double>(rope.dims) *
-         std::log(rope.originalLength / (turns * 2 * std::numbers::pi)) /
+         std::log(rope.originalLength / (rotations * 2 * std::numbers::pi)) /
          (2 * std::log(rope.theta));
 }
 
@@ -96,8 +96,8 @@ std::vector<float> ropeFrequencies(const Rope &rope) {
   auto half = static_cast<size_t>(rope.dims / 2);
   double low = 0, high = 0;
   if (rope.scaling == RopeScaling::yarn) {
-    low = pairOfTurns(rope, rope.fastTurns);
-    high = pairOfTurns(rope, rope.slowTurns);
+    low = pairOfRotations(rope, rope.fastRotations);
+    high = pairOfRotations(rope, rope.slowRotations);
     if (rope.wholePairs)
       low = std::floor(low), high = std::ceil(high);
     low = std::max(low, 0.0);

@@ -16,7 +16,7 @@ struct Rope {
   RopeScaling scaling = RopeScaling::none;
   double factor = 1;
   double lowFrequency = 1, highFrequency = 4; ///< of llama3
-  double fastTurns = 32, slowTurns = 1;       ///< of yarn
+  double fastRotations = 32, slowRotations = 1; ///< of yarn
   bool wholePairs = true;                     ///< of yarn: the ramp's ends
   /// Of longrope, dims / 2 each: divisors of the frequencies up to the original
   /// length, and beyond it.

@@ -79,6 +79,10 @@ TEST(Sampler, KeepsTheBestTokensOnly) {
   counts = shares(logits, options);
   EXPECT_GT(counts[1], 0);
   EXPECT_EQ(counts[2] + counts[3], 0);
+  options.minP = 1; // what is as likely as the best
+  counts = shares({3, 2.5, 3, 1}, options);
+  EXPECT_NEAR(counts[0], 0.5, 0.05);
+  EXPECT_NEAR(counts[2], 0.5, 0.05);
 }
 
 TEST(Sampler, SeedAndPositionDecide) {
@@ -352,6 +356,10 @@ TEST(RowSummary, SaysWhereItDoesNotTell) {
   EXPECT_TRUE(tells());
   options.topP = 0.03f; // three tokens or four, as sums are rounded
   EXPECT_FALSE(tells());
+  options.topP = 0.0300001f; // four or three
+  EXPECT_FALSE(tells());
+  options.topP = 0.035f;
+  EXPECT_TRUE(tells());
   options.topP = 1;
   options.minP = 0.5f;
   EXPECT_FALSE(tells());
@@ -429,6 +437,26 @@ struct BlockDraw {
 
 // Half of all draws are the heavy token's, and places near its two borders are
 // looked for: what is told there must be what the whole row tells.
+TEST(RowSummary, MinPOfOneKeepsWhatIsAsLikelyAsTheBest) {
+  std::vector<float> logits{1, 3, 2, 3, 0};
+  SamplingOptions options;
+  options.minP = 1;
+  for (uint64_t position = 0; position < 50; ++position) {
+    MadeSummary made(logits, 4, options, position);
+    std::optional<Token> token =
+        drawFromSummary(made.row, options, position, -1);
+    ASSERT_TRUE(token);
+    EXPECT_EQ(token->id, drawn(logits, options, position)) << position;
+  }
+}
+
+TEST(RowSummary, TheShareIsBelowOne) {
+  // Of the first such position the number in [0, 1) rounds to 1 in float32.
+  constexpr uint64_t position = 38471471;
+  ASSERT_EQ(static_cast<float>(philoxUniform(0, position)), 1);
+  EXPECT_LT(summaryShare({}, position), 1);
+}
+
 TEST(RowSummary, AHeavyTokenAmongManyLightOnes) {
   constexpr size_t vocabulary = 151936, heavy = 76000;
   std::vector<float> logits(vocabulary, 0.0f);

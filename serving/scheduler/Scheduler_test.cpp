@@ -110,6 +110,19 @@ TEST(Scheduler, ProposedTokensGetWhatIsLeft) {
   EXPECT_EQ(proposed(), (Map{{1, 15}, {2, 12}, {3, 6}}));
 }
 
+TEST(Scheduler, ProposalsLeaveABlockForEachThatRuns) {
+  SchedulerState state = stateOf(100, 2);
+  state.running = {
+      {.id = 1, .tokens = 20, .computed = 19, .blocks = 2, .proposed = 20},
+      {.id = 2, .tokens = 20, .computed = 19, .blocks = 2, .proposed = 20}};
+  auto proposedOfFirst = [&] {
+    return scheduleStep(state).parts.front().proposed;
+  };
+  EXPECT_EQ(proposedOfFirst(), 12) << "to the end of its second block";
+  state.available = 3;
+  EXPECT_EQ(proposedOfFirst(), 20);
+}
+
 // Invariants of any state: no more tokens than the budget and than there are,
 // no more blocks than available, nobody twice.
 TEST(Scheduler, RandomStates) {

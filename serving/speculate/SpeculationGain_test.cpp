@@ -27,6 +27,14 @@ TEST(StepTimes, LinesBetweenAndBeyond) {
     EXPECT_NEAR(times.seconds(tokens), 1 + 0.25 * tokens, 0.15) << tokens;
 }
 
+TEST(StepTimes, MoreTokensNeverTakeLess) {
+  StepTimes times; // as where a larger step takes another kernel
+  times.add(4, 2);
+  times.add(64, 1);
+  EXPECT_DOUBLE_EQ(times.seconds(16), 2);
+  EXPECT_DOUBLE_EQ(times.seconds(400), 1);
+}
+
 TEST(StepTimes, OneSlowStepIsNoRule) {
   StepTimes times = line(1, 0);
   times.add(2, 50);

@@ -123,7 +123,7 @@ ObjectEmitter::create(const TargetDesc &target) {
       llvm::CodeGenOptLevel::Default));
 
   impl->builder = std::make_unique<llvm::PassBuilder>(impl->machine.get());
-  // Nothing may be turned into a call.
+  // LLVM may make no call of anything.
   llvm::TargetLibraryInfoImpl library(triple);
   library.disableAllFunctions();
   impl->functions.registerPass(

@@ -159,6 +159,28 @@ def test_indices(op):
     np.testing.assert_array_equal(module(counted)[0], module(counted)[0])  # still runs
 
 
+PAGED = """func.func @main(%q: tensor<2x2x16xf32>, %k: tensor<3x1x16x16xf32>, %v: tensor<3x1x16x16xf32>, %t: tensor<2x1xi32>, %s: tensor<2xi32>, %p: tensor<2xi32>) -> tensor<2x2x16xf32> {
+  %r = ts.paged_attention %q, %k, %v table %t sequence %s position %p scale 0.25 {} : tensor<2x2x16xf32>, tensor<3x1x16x16xf32>, tensor<3x1x16x16xf32>, tensor<2x1xi32>, tensor<2xi32>, tensor<2xi32>
+  return %r : tensor<2x2x16xf32>
+}
+"""
+
+
+def test_blocks_and_sequences_of_paged_attention():
+    """A block is one of the cache, a sequence one of the table."""
+    module = knapper.compile(PAGED.encode(), model_format="mlir", cache=False)
+    arrays = {"q": random(2, 2, 16), "k": random(3, 1, 16, 16), "v": random(3, 1, 16, 16)}
+
+    def run(table, sequence):
+        indices = (np.array(table, np.int32).reshape(2, 1), np.array(sequence, np.int32), np.array([0, 15], np.int32))
+        return module(*arrays.values(), *indices)
+
+    run([2, 0], [1, 0])
+    for table, sequence in (([3, 0], [0, 1]), ([-1, 0], [0, 1]), ([2, 0], [0, 2]), ([2, 0], [-1, 0])):
+        with pytest.raises(knapper.UserError, match="an index is out of range"):
+            run(table, sequence)
+
+
 FLOATS = {np.float16: 4e-3, ml_dtypes.bfloat16: 4e-2, np.float64: 1e-10}
 
 

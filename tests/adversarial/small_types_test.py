@@ -248,8 +248,8 @@ def test_matmuls_of_dequantised_bytes(left, right, kind):
 
     for columns, zero in ((None, 0), (n, 0), (n, 1), (None, 1)):
         x = some(left, 3, 4, k) if kind == "batched" else some(left, 5, k)
-        turned = kind == "Gemm"
-        w = some(right, n, k) if turned else some(right, k, n)
+        transposed = kind == "Gemm"
+        w = some(right, n, k) if transposed else some(right, k, n)
         size = () if columns is None else (n,)
         constants = {
             "w": w, "xs": np.float32(0.037), "xz": np.array(some(left) if zero else 0, left),
@@ -258,12 +258,12 @@ def test_matmuls_of_dequantised_bytes(left, right, kind):
         }  # fmt: skip
         nodes = [
             node("DequantizeLinear", ["x", "xs", "xz"], ["xd"]),
-            node("DequantizeLinear", ["w", "ws", "wz"], ["wd"], axis=0 if turned else 1),
-            node("Gemm", ["xd", "wd"], ["y"], transB=1) if turned else node("MatMul", ["xd", "wd"], ["y"]),
+            node("DequantizeLinear", ["w", "ws", "wz"], ["wd"], axis=0 if transposed else 1),
+            node("Gemm", ["xd", "wd"], ["y"], transB=1) if transposed else node("MatMul", ["xd", "wd"], ["y"]),
         ]
         made = model(nodes, {"x": (onnx_type(left), ["a", "b", k][3 - x.ndim:])},
                      {"y": (TensorProto.FLOAT, None)}, constants)  # fmt: skip
-        bytes_, zeros = (w.T if turned else w).astype(np.int64), np.asarray(constants["wz"], np.int64)
+        bytes_, zeros = (w.T if transposed else w).astype(np.int64), np.asarray(constants["wz"], np.int64)
         sums = (x.astype(np.int64) - int(constants["xz"])) @ (bytes_ - zeros)
         wanted = sums * (float(constants["xs"]) * constants["ws"].astype(np.float64))
         (y,) = given(made, {"x": x})

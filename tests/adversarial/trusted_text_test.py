@@ -182,6 +182,14 @@ def test_slices_of_an_iteration_stay_inside(tmp_path, start, trips, stays):
             module(x)
 
 
+@pytest.mark.parametrize("lists", ['ts.symbols = ["n"]', "ts.symbols = 3", "ts.files = [3]", 'ts.files = "w"'])
+def test_lists_of_the_module_hold_what_front_ends_write(lists):
+    name = lists.split(" ")[0]
+    with pytest.raises(knapper.UserError, match=f"the module's {name} is no list of"):
+        text(f"module attributes {{{lists}}} {{\n{TEXT}}}\n")
+    text(f"module attributes {{{name} = []}} {{\n{TEXT}}}\n")
+
+
 def test_main_has_a_body():
     with pytest.raises(knapper.UserError, match="main has no body"):
         text("func.func private @main(tensor<4xf32>) -> tensor<4xf32>")

@@ -45,7 +45,7 @@ def test_what_is_not_finite_is_an_infinite_difference(ours, theirs):
 def test_a_reason_lets_a_shape_off_only_so_far():
     import floors
 
-    bars = floors.Reason("rows are turned", share=0.5, nest=0.9).bars()
+    bars = floors.Reason("rows are transposed", share=0.5, nest=0.9).bars()
     assert bars == pytest.approx((0.4, 0.72))
     assert floors.Reason("moves (least 0.79)", share=0.99, nest=1.25).bars() == (0.6, 0.79)
     assert floors.reasons()["index of the largest 1024x1000"].bars() == pytest.approx((0.464, 0.95))

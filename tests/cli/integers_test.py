@@ -63,8 +63,8 @@ def test_each_input_has_its_own(tool, tmp_path):
 
 def test_through_what_moves_and_shifts(tool, tmp_path):
     nodes = [helper.make_node("Cast", ["ids"], ["narrow"], to=TensorProto.INT32),
-             helper.make_node("Transpose", ["narrow"], ["turned"], perm=[1, 0]),
-             helper.make_node("Add", ["turned", "two"], ["shifted"]),
+             helper.make_node("Transpose", ["narrow"], ["transposed"], perm=[1, 0]),
+             helper.make_node("Add", ["transposed", "two"], ["shifted"]),
              helper.make_node("Gather", ["table", "shifted"], ["y"])]  # fmt: skip
     values = drawn(tool, write(tmp_path / "m.onnx", nodes, {"table": counted(8), "two": np.int32(2)}))
     assert set(values) == {2, 3, 4, 5, 6, 7}

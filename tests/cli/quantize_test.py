@@ -120,8 +120,8 @@ def test_with_bf16(tool, kind, least):
         nodes.append(helper.make_node("Add", [f"t{i}", value], [f"s{i}"]))
         value = f"s{i}"
     # A matmul of two activations, which bf16 is for.
-    nodes.append(helper.make_node("Transpose", [value], ["turned"], perm=[1, 0]))
-    nodes.append(helper.make_node("MatMul", [value, "turned"], ["y"]))
+    nodes.append(helper.make_node("Transpose", [value], ["transposed"], perm=[1, 0]))
+    nodes.append(helper.make_node("MatMul", [value, "transposed"], ["y"]))
     graph = helper.make_graph(
         nodes, "g",
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["m", 128])],

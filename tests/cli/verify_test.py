@@ -14,7 +14,7 @@ def row_sums(path):
     graph = helper.make_graph(
         [
             helper.make_node("ReduceSum", ["x", "axes"], ["s"], keepdims=0, name="/total"),
-            helper.make_node("Transpose", ["s"], ["y"], perm=[1, 0], name="/turned"),
+            helper.make_node("Transpose", ["s"], ["y"], perm=[1, 0], name="/transposed"),
         ],
         "g",
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 4, 64])],

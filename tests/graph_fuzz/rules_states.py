@@ -91,7 +91,7 @@ def function(b: Builder):
 
 
 def until(b: Builder):
-    """A Loop that a condition ends; how often it turned is a size of its result."""
+    """A Loop that a condition ends; its number of iterations is a size of its result."""
     x = tame(b, b.floating(test=lambda v: v.rank <= 3))
     limit = b.fresh("i64", [], low=0, high=5, constant=b.maybe(0.3))
     start = b.fresh("i64", [], low=0, high=3, constant=b.maybe(0.3))

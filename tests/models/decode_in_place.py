@@ -74,15 +74,15 @@ def build(exported: onnx.ModelProto, width: int = 64) -> onnx.ModelProto:
         def split_heads(x: str) -> str:
             return node("Transpose", [node("Reshape", [x, split], f"{x}.split")], f"{x}.heads", perm=[0, 2, 1, 3])
 
-        def turn(x: str) -> str:
-            return node("RotaryEmbedding", [x, cos, sin, at], f"{x}.turned")
+        def rotate(x: str) -> str:
+            return node("RotaryEmbedding", [x, cos, sin, at], f"{x}.rotated")
 
         def hold(kind: str, fresh: str, layer=layer) -> str:
             return node("TensorScatter", [f"past.{layer}.{kind}", fresh, "held"], f"present.{layer}.{kind}", axis=2)
 
         h = norm(x, f"{layer}.before", f"layers.{layer}.input_layernorm")
-        query = turn(split_heads(matmul(h, "q")))
-        key = hold("key", turn(split_heads(matmul(h, "k"))))
+        query = rotate(split_heads(matmul(h, "q")))
+        key = hold("key", rotate(split_heads(matmul(h, "k"))))
         value = hold("value", split_heads(matmul(h, "v")))
         y = node("Attention", [query, key, value, "", "", "", valid], f"{layer}.attention")
         y = node("Transpose", [y], f"{layer}.merged", perm=[0, 2, 1, 3])

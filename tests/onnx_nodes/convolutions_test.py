@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import node_models
 import numpy as np
 import onnxruntime
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
 
 import knapper
 
@@ -21,21 +22,14 @@ def convolution(filter_shape, *, op="Conv", residual=False, channels=None, **att
     b = rng.standard_normal(features).astype(np.float32)
     dims = ["h", "w"][: w.ndim - 2] if attributes.pop("symbolic", True) else attributes.pop("image")
     nodes = [helper.make_node(op, ["x", "w", "b"], ["c"], name="conv", **attributes)]
-    inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", channels, *dims])]
+    inputs = {"x": ["n", channels, *dims]}
     last = "c"
     if residual:
         nodes.append(helper.make_node("Add", ["c", "r"], ["s"], name="add"))
-        inputs.append(helper.make_tensor_value_info("r", TensorProto.FLOAT, ["n", features, *dims]))
+        inputs["r"] = ["n", features, *dims]
         last = "s"
     nodes.append(helper.make_node("Relu", [last], ["y"], name="relu"))
-    graph = helper.make_graph(
-        nodes,
-        "convolution",
-        inputs,
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", features] + ["?"] * (w.ndim - 2))],
-        [numpy_helper.from_array(w, "w"), numpy_helper.from_array(b, "b")],
-    )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    return node_models.model(nodes, inputs, initializers={"w": w, "b": b}, opset=18, ir=9)
 
 
 def check(model, sizes):
@@ -223,7 +217,7 @@ def test_long_panels(filter_shape, image, attributes):
 
 @pytest.mark.parametrize("element", [TensorProto.FLOAT, TensorProto.FLOAT16])
 @pytest.mark.parametrize("filters", [1, 2])
-def test_one_filter_whose_result_turns(element, filters):
+def test_one_filter_whose_result_is_transposed(element, filters):
     """Lanes beyond the only column: what reads them asks for a scalar."""
     dtype = helper.tensor_dtype_to_np_dtype(element)
     random = np.random.default_rng(filters)
@@ -232,11 +226,8 @@ def test_one_filter_whose_result_turns(element, filters):
         helper.make_node("Conv", ["x", "w"], ["c"], pads=[0, 2]), helper.make_node("Abs", ["c"], ["a"]),
         helper.make_node("Add", ["a", "k"], ["s"]), helper.make_node("Transpose", ["s"], ["y"], perm=[2, 0, 1]),
     ]  # fmt: skip
-    graph = helper.make_graph(
-        nodes, "g", [helper.make_tensor_value_info("x", element, [3, 2, 2])],
-        [helper.make_tensor_value_info("y", element, None)],
-        [numpy_helper.from_array(w, "w"), numpy_helper.from_array(np.array(0.25, dtype), "k")])  # fmt: skip
-    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    constants = {"w": w, "k": np.array(0.25, dtype)}
+    made = node_models.model(nodes, {"x": (element, [3, 2, 2])}, [("y", element)], constants, opset=17, ir=9)
     x = random.standard_normal((3, 2, 2)).astype(dtype)
     wide = np.pad(x.astype(np.float64), ((0, 0), (0, 0), (0, 2)))
     sums = np.stack([np.einsum("nck,fck->nf", wide[:, :, i:i + 3], w.astype(np.float64)) for i in range(2)], 2)

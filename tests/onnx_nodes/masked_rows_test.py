@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from node_models import model
+from onnx import TensorProto, helper
 
 import knapper
 
@@ -45,20 +46,12 @@ def graph(fill: float, *, place: str, guard: bool, causal: bool, added: bool):
         weights = node("Where", [node("IsNaN", [weights], "nan"), "nothing", weights], "guarded")
     node("MatMul", [weights, "v"], "y")
     shape = [B, H, "s", D]
-    inputs = [helper.make_tensor_value_info(n, TensorProto.FLOAT, shape) for n in "qkv"]
-    inputs.append(helper.make_tensor_value_info("keep", TensorProto.BOOL, [B, 1, 1, "s"]))
+    inputs = dict.fromkeys("qkv", shape) | {"keep": (TensorProto.BOOL, [B, 1, 1, "s"])}
     if added:
-        inputs.append(helper.make_tensor_value_info("bias", TensorProto.FLOAT, [B, 1, 1, "s"]))
+        inputs["bias"] = [B, 1, 1, "s"]
     values = {"quarter": np.float32(0.25), "fill": np.float32(fill), "nothing": np.float32(0),
               "zero": np.int64(0), "one": np.int64(1), "axis1": np.int64([1])}  # fmt: skip
-    return helper.make_model(
-        helper.make_graph(
-            nodes, "g", inputs,
-            [helper.make_tensor_value_info("y", TensorProto.FLOAT, shape)],
-            [numpy_helper.from_array(np.asarray(a), n) for n, a in values.items()],
-        ),
-        opset_imports=[helper.make_opsetid("", 21)], ir_version=10,
-    )  # fmt: skip
+    return model(nodes, inputs, [("y", TensorProto.FLOAT, shape)], values)
 
 
 @pytest.mark.parametrize("added", [False, True], ids=["", "bias"])
@@ -67,9 +60,9 @@ def graph(fill: float, *, place: str, guard: bool, causal: bool, added: bool):
 @pytest.mark.parametrize("place", ["where", "add"])
 @pytest.mark.parametrize("fill", [-np.inf, LOWEST], ids=["infinite", "finite"])
 def test_rows_without_a_key(fill, place, guard, causal, added):
-    model = graph(fill, place=place, guard=guard, causal=causal, added=added)
-    onnx.checker.check_model(model)
-    module = knapper.compile(model, threads=1, cache=False)
+    made = graph(fill, place=place, guard=guard, causal=causal, added=added)
+    onnx.checker.check_model(made)
+    module = knapper.compile(made, threads=1, cache=False)
     rng = np.random.default_rng(1)
     for s in (5, 150):
         q, k, v = (rng.standard_normal((B, H, s, D)).astype(np.float32) for _ in range(3))

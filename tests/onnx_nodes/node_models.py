@@ -23,18 +23,26 @@ def exact_bytes(options):
 
 
 def model(nodes, inputs, outputs=("y",), initializers=(), opset=21, domains=(), ir=10):
-    """`inputs`: name to dims (float) or (element type, dims); `outputs`: names or (name, element
-    type); `initializers`: name to array."""
+    """`inputs`: name to dims (float) or (element type, dims); `outputs`: names, (name, element
+    type) or (name, element type, dims); `initializers`: name to array."""
     typed = {n: v if isinstance(v, tuple) else (TensorProto.FLOAT, v) for n, v in inputs.items()}
     results = [o if isinstance(o, tuple) else (o, TensorProto.FLOAT) for o in outputs]
     graph = helper.make_graph(
         list(nodes), "g",
         [helper.make_tensor_value_info(n, *v) for n, v in typed.items()],
-        [helper.make_tensor_value_info(n, t, None) for n, t in results],
+        [helper.make_tensor_value_info(*(*o, None)[:3]) for o in results],
         [numpy_helper.from_array(np.asarray(a), n) for n, a in dict(initializers).items()],
     )  # fmt: skip
     opsets = [helper.make_opsetid("", opset), *(helper.make_opsetid(*d) for d in domains)]
     return helper.make_model(graph, opset_imports=opsets, ir_version=ir)
+
+
+def at_offset(shape, offset):
+    """An uninitialised float32 array `offset` bytes after a page's begin."""
+    count = int(np.prod(shape)) * 4
+    memory = np.empty(count + 3 * 4096, np.uint8)
+    start = -memory.ctypes.data % 4096 + offset
+    return memory[start : start + count].view(np.float32).reshape(shape)
 
 
 def check(made: onnx.ModelProto, feeds: list[dict], tolerance: float = 0, reference=None):

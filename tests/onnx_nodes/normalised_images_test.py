@@ -6,7 +6,8 @@ from __future__ import annotations
 import numpy as np
 import onnxruntime
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from node_models import model
+from onnx import helper
 
 import knapper
 
@@ -23,20 +24,14 @@ def between_convolutions(nodes, constants, dims, features=12):
     second = rng.standard_normal((4, features, *window)).astype(np.float32)
     constants = dict(constants, u=first, v=second)
     image = dict(kernel_shape=window, pads=[1] * 2 * len(dims))
-    graph = helper.make_graph(
-        [node("Conv", ["x", "u"], "c", **image), *nodes, node("Conv", ["d", "v"], "y", **image)],
-        "between",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 5, *dims])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 4] + ["?"] * len(dims))],
-        [numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()],
-    )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    around = [node("Conv", ["x", "u"], "c", **image), *nodes, node("Conv", ["d", "v"], "y", **image)]
+    return model(around, {"x": ["n", 5, *dims]}, initializers=constants)
 
 
-def check(model, sizes, offset=0.0):
-    module = knapper.compile(model, threads=2)
+def check(made, sizes, offset=0.0):
+    module = knapper.compile(made, threads=2)
     peer = onnxruntime.InferenceSession(
-        model.SerializeToString(), providers=["CPUExecutionProvider"]
+        made.SerializeToString(), providers=["CPUExecutionProvider"]
     )
     rng = np.random.default_rng(3)
     for n, *image in sizes:
@@ -59,21 +54,21 @@ def test_group_norm(groups, dims):
         node("GroupNormalization", ["c", "g", "b"], "m", num_groups=groups, epsilon=1e-5),
         node("Relu", ["m"], "d"),
     ]
-    model = between_convolutions(nodes, PARAMETERS, dims)
+    made = between_convolutions(nodes, PARAMETERS, dims)
     numbers = {"h": [1, 7, 20], "w": [3, 5, 33], "t": [4, 50, 257]}
     sizes = zip(*[numbers.get(dim, [dim] * 3) for dim in dims])
-    check(model, [(n, *image) for n, image in zip((1, 2, 1), sizes)])
+    check(made, [(n, *image) for n, image in zip((1, 2, 1), sizes)])
 
 
 def test_statistics_far_from_zero():
     """The variance does not come from squares that cancel."""
     nodes = [node("InstanceNormalization", ["c", "g", "b"], "d")]
-    model = between_convolutions(nodes, PARAMETERS, [16, 24])
-    module = knapper.compile(model)
+    made = between_convolutions(nodes, PARAMETERS, [16, 24])
+    module = knapper.compile(made)
     rng = np.random.default_rng(4)
     x = (rng.standard_normal((1, 5, 16, 24)) * 0.01 + 50).astype(np.float32)
     peer = onnxruntime.InferenceSession(
-        model.SerializeToString(), providers=["CPUExecutionProvider"]
+        made.SerializeToString(), providers=["CPUExecutionProvider"]
     )
     wanted = peer.run(None, {"x": x})[0]
     assert np.abs(module(x=x)["y"] - wanted).max() <= 1e-3 * np.abs(wanted).max()
@@ -86,12 +81,12 @@ def test_nearest_resize(dims, scales):
         pytest.skip("only whole factors of symbolic sizes")
     resize = node("Resize", ["c", "", "s"], "r", mode="nearest", nearest_mode="floor",
                   coordinate_transformation_mode="asymmetric")  # fmt: skip
-    model = between_convolutions(
+    made = between_convolutions(
         [resize, node("Relu", ["r"], "d")],
         {"s": np.array([1, 1, *scales], np.float32)},
         dims,
     )
-    check(model, [(1, 6, 10), (2, 6, 10)] + ([(1, 1, 2), (1, 17, 9)] if "h" in dims else []))
+    check(made, [(1, 6, 10), (2, 6, 10)] + ([(1, 1, 2), (1, 17, 9)] if "h" in dims else []))
 
 
 @pytest.mark.parametrize("dims", [["h", "w"], [6, 10]])
@@ -114,5 +109,5 @@ def test_sum_and_concat_of_resized(dims):
         "k": rng.standard_normal((12, 12, 1, 1)).astype(np.float32),
         "l": rng.standard_normal((12, 36, 1, 1)).astype(np.float32),
     }
-    model = between_convolutions(nodes, constants, dims)
-    check(model, [(1, 6, 10), (2, 6, 10)] + ([(1, 1, 2), (1, 11, 9)] if "h" in dims else []))
+    made = between_convolutions(nodes, constants, dims)
+    check(made, [(1, 6, 10), (2, 6, 10)] + ([(1, 1, 2), (1, 11, 9)] if "h" in dims else []))

@@ -8,6 +8,7 @@ import mmap
 import numpy as np
 import onnx
 import pytest
+from node_models import at_offset, model
 from onnx import TensorProto, helper
 
 import knapper
@@ -80,20 +81,11 @@ def compiled(kernel, rows, columns, kind=TensorProto.FLOAT):
     shapes = {name: shape for name, shape in shapes.items() if name in read}
     dtype = helper.tensor_dtype_to_np_dtype(kind)
     constants = {"last": np.array([1]), "one": np.array(1, dtype)}
-    graph = helper.make_graph(
-        nodes,
-        "g",
-        [helper.make_tensor_value_info(name, kind, shape) for name, shape in shapes.items()],
-        [helper.make_tensor_value_info("y", kind, (rows, columns))],
-        [
-            onnx.numpy_helper.from_array(value, name)
-            for name, value in constants.items()
-            if name in read
-        ],
-    )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
-    onnx.checker.check_model(model)
-    return knapper.compile(model, threads=2), shapes
+    constants = {name: value for name, value in constants.items() if name in read}
+    inputs = {name: (kind, shape) for name, shape in shapes.items()}
+    made = model(nodes, inputs, [("y", kind, (rows, columns))], constants, opset=18, ir=9)
+    onnx.checker.check_model(made)
+    return knapper.compile(made, threads=2), shapes
 
 
 def inputs_of(shapes, dtype=np.float32):
@@ -127,14 +119,6 @@ def test_rows(kernel, rows, columns):
     values = inputs_of(shapes)
     (y,) = module(*values.values())
     check(kernel, y, values)
-
-
-def at_offset(shape, offset):
-    """An uninitialised float32 array `offset` bytes after a page's begin."""
-    count = int(np.prod(shape)) * 4
-    memory = np.empty(count + 3 * 4096, np.uint8)
-    start = -memory.ctypes.data % 4096 + offset
-    return memory[start : start + count].view(np.float32).reshape(shape)
 
 
 @pytest.mark.parametrize("kernel", KERNELS)

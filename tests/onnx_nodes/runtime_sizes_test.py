@@ -8,11 +8,12 @@ import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import node_models
 import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
 import knapper
@@ -265,14 +266,9 @@ def test_negative_pads_cut():
 
 def import_and_run(nodes, inputs, feeds, initializers=(), outputs=("y",)):
     """The outputs of a graph whose inputs are {name: (type, shape)}, beside ONNX Runtime's."""
-    graph = helper.make_graph(
-        nodes, "g", [helper.make_tensor_value_info(name, *what) for name, what in inputs.items()],
-        [helper.make_tensor_value_info(o, TensorProto.FLOAT, None) for o in outputs],
-        [numpy_helper.from_array(np.asarray(value), name) for name, value in dict(initializers).items()],
-    )  # fmt: skip
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
-    module = knapper.compile(model, threads=1, cache=False)
-    session = onnxruntime.InferenceSession(model.SerializeToString())
+    made = node_models.model(nodes, inputs, outputs, initializers, opset=18, ir=9)
+    module = knapper.compile(made, threads=1, cache=False)
+    session = onnxruntime.InferenceSession(made.SerializeToString())
     for feed in feeds:
         for got, wanted in zip(module(*feed.values()), session.run(None, feed), strict=True):
             np.testing.assert_allclose(np.asarray(got), wanted, rtol=1e-5, atol=1e-5, err_msg=str(feed))
@@ -339,13 +335,10 @@ def test_lists_of_int32_and_data_of_other_types():
         x = np.random.default_rng(3).integers(0, 2, (3, 1, 4)).astype(dtype)
         for keep in (0, 1):
             kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
-            graph = helper.make_graph(
-                [helper.make_node(op, ["x", "a"], ["y"], keepdims=keep)], "g",
-                [helper.make_tensor_value_info("x", kind, [3, "n", 4]), helper.make_tensor_value_info("a", TensorProto.INT64, [2])],
-                [helper.make_tensor_value_info("y", kind, None)],
-            )  # fmt: skip
-            model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
-            got = np.asarray(knapper.compile(model, threads=1, cache=False)(x, np.array([2, 0]))[0])
+            node = helper.make_node(op, ["x", "a"], ["y"], keepdims=keep)
+            inputs = {"x": (kind, [3, "n", 4]), "a": (TensorProto.INT64, [2])}
+            made = node_models.model([node], inputs, [("y", kind)], opset=20, ir=9)
+            got = np.asarray(knapper.compile(made, threads=1, cache=False)(x, np.array([2, 0]))[0])
             wanted = {"ReduceMax": np.max, "ReduceSum": np.sum, "ReduceMin": np.min}[op](x, axis=(0, 2), keepdims=bool(keep))
             np.testing.assert_array_equal(got, wanted)
     inputs = {"x": (TensorProto.FLOAT, [5, 6]), "s": (TensorProto.INT32, [1]), "e": (TensorProto.INT32, [1]), "a": (TensorProto.INT32, [1])}
@@ -418,9 +411,7 @@ def test_the_block_of_col2im_is_an_input():
         counts = [(size[0] + 1 - block[0]) // 2 + 1, size[1] + 1 - (block[1] - 1) * 2]
         feeds.append({"x": ones(2, 3 * block[0] * block[1], counts[0] * counts[1]), "size": np.array(size), "block": np.array(block)})
     import_and_run(nodes, inputs, feeds)
-    model = helper.make_graph(nodes, "g", [helper.make_tensor_value_info(name, *what) for name, what in inputs.items()],
-                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)])  # fmt: skip
-    module = knapper.compile(helper.make_model(model, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), threads=1, cache=False)
+    module = knapper.compile(node_models.model(nodes, inputs, opset=18, ir=9), threads=1, cache=False)
     for block in ((0, 3), (4, 3)):  # none, and one that does not divide the channels
         with pytest.raises(knapper.UserError):
             module(ones(2, 18, 20), np.array([7, 6]), np.array(block))

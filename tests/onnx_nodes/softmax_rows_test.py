@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import pytest
+from node_models import at_offset, model
 from onnx import TensorProto, helper
 
 import knapper
@@ -21,15 +22,12 @@ def compiled(rows, columns, *, scaled=False, kind=TensorProto.FLOAT):
             helper.make_node("Softmax", ["masked"], ["s"], name="softmax", axis=-1),
             helper.make_node("Neg", ["s"], ["p"], name="neg"),
         ]
-    inputs = [helper.make_tensor_value_info("x", kind, (rows, columns))]
+    inputs = {"x": (kind, (rows, columns))}
     if scaled:
-        inputs.append(helper.make_tensor_value_info("mask", kind, (columns,)))
-    graph = helper.make_graph(
-        nodes, "g", inputs, [helper.make_tensor_value_info("p", kind, (rows, columns))]
-    )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
-    onnx.checker.check_model(model)
-    return knapper.compile(model, threads=2)
+        inputs["mask"] = (kind, (columns,))
+    made = model(nodes, inputs, [("p", kind, (rows, columns))], opset=18, ir=9)
+    onnx.checker.check_model(made)
+    return knapper.compile(made, threads=2)
 
 
 def reference(x):
@@ -74,14 +72,6 @@ def check(y, x):
     np.testing.assert_allclose(y[large], wanted[large], rtol=bound)
     finite = good.all(1)
     np.testing.assert_allclose(y[finite].astype(np.float64).sum(1), 1, rtol=bound)
-
-
-def at_offset(shape, offset):
-    """An uninitialised float32 array `offset` bytes after a cache line."""
-    count = int(np.prod(shape)) * 4
-    memory = np.empty(count + 3 * 4096, np.uint8)
-    start = -memory.ctypes.data % 4096 + offset
-    return memory[start : start + count].view(np.float32).reshape(shape)
 
 
 @pytest.mark.parametrize("rows,columns", SIZES)

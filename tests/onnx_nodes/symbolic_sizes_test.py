@@ -3,36 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
-from onnx.reference import ReferenceEvaluator
+from node_models import check, model, node
 
 import knapper
-
-FLOAT = TensorProto.FLOAT
-node = helper.make_node
-
-
-def model(nodes, inputs, initializers=()):
-    return helper.make_model(
-        helper.make_graph(
-            nodes, "g",
-            [helper.make_tensor_value_info(n, FLOAT, dims) for n, dims in inputs.items()],
-            [helper.make_tensor_value_info("y", FLOAT, None)],
-            [numpy_helper.from_array(np.asarray(a, np.int64), n) for n, a in initializers],
-        ),
-        opset_imports=[helper.make_opsetid("", 21)], ir_version=10,
-    )  # fmt: skip
-
-
-def check(made: onnx.ModelProto, feeds: list[dict], tolerance: float = 0):
-    """One module for all sizes."""
-    module, reference = knapper.compile(made), ReferenceEvaluator(made)
-    for feed in feeds:
-        np.testing.assert_allclose(
-            module(**feed)["y"], reference.run(None, feed)[0], rtol=0, atol=tolerance
-        )
 
 
 def columns(image, block, strides, dilations, pads):
@@ -63,7 +37,7 @@ def test_col2im(block, strides, dilations, pads):
                  strides=strides, dilations=dilations, pads=pads),
         ],
         {"x": ["n", 3 * taps, "blocks"], "like": ["n", 3, "h", "w"]},
-        [("block", block)],
+        initializers=[("block", block)],
     )  # fmt: skip
     rng = np.random.default_rng(1)
     feeds = []
@@ -82,7 +56,7 @@ def test_col2im_needs_as_many_blocks():
             node("Col2Im", ["x", "size", "block"], ["y"]),
         ],
         {"x": ["n", 4, "blocks"], "like": ["n", 1, "h", "w"]},
-        [("block", [2, 2])],
+        initializers=[("block", [2, 2])],
     )
     module = knapper.compile(made)
     like = np.zeros((1, 1, 4, 5), np.float32)
@@ -141,6 +115,6 @@ def test_pad_to_whole_frames():
             node("Pad", ["x", "pads"], ["y"]),
         ],
         {"x": ["n"]},
-        [("frame", [8]), ("seven", [7]), ("two", [2])],
+        initializers=[("frame", [8]), ("seven", [7]), ("two", [2])],
     )
     check(made, [{"x": np.arange(1, 1 + n, dtype=np.float32)} for n in (1, 7, 8, 9, 31, 40)])

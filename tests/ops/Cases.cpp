@@ -1,5 +1,6 @@
 #include "tests/ops/Cases.h"
 #include "ir/tensor/Dialect.h"
+#include "ir/tensor/reference/ErrorScale.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "runtime/base/Text.h"
 #include "llvm/Support/JSON.h"
@@ -297,10 +298,7 @@ std::string difference(const HostTensor &expected, const HostTensor &actual,
     return {};
   }
   std::vector<double> a = expected.load<double>(), b = actual.load<double>();
-  double scale = 0, worst = 0;
-  for (double value : a)
-    if (std::isfinite(value))
-      scale = std::max(scale, std::fabs(value));
+  double scale = ts::errorScale(a), worst = 0;
   size_t where = 0;
   for (size_t i = 0; i < a.size(); ++i) {
     if (a[i] == b[i] || (std::isnan(a[i]) && std::isnan(b[i])))

@@ -32,7 +32,7 @@ for dtype in ["f32", "f64", "f16", "bf16", "i32", "i64"]:
              [dict(m=1, k=1), dict(m=3, k=7), dict(m=130, k=321), dict(m=7, k=1029), dict(m=0, k=3), dict(m=5, k=0)],
              tolerance=MATMUL.get(dtype, "exact"))
 # Several dims of columns or depth, apart or together.
-EINSUMS = [("heads", "ij,jkl->ikl"), ("around", "ij,kjl->ikl"), ("behind", "ij,klj->ikl"), ("depths apart", "aij,akj->ik"), ("depths turned", "ija,ajk->ik"),
+EINSUMS = [("heads", "ij,jkl->ikl"), ("around", "ij,kjl->ikl"), ("behind", "ij,klj->ikl"), ("depths apart", "aij,akj->ik"), ("depths transposed", "ija,ajk->ik"),
            ("depths around", "iaj,jka->ik"), ("batch between", "aij,kajl->aikl"), ("both", "baij,kjbl->aikl")]
 EINSUM_SIZES = dict(a=3, b=2, i=37, j=50, k=9, l=24)
 for name, spelling in EINSUMS:
@@ -124,7 +124,7 @@ for dtype in ["f32", "f16", "bf16"]:
         matmul = f"ts.dot %x, %w batch [0] x [0] contract [{1 if layout[0] == 't' else 2}] x [{2 if layout[1] == 't' else 1}] : {x}, {w}"
         sizes = [dict(m=3, n=70), dict(m=0, n=5), dict(m=65, n=264)] if m == "m" else [{}]
         case(f"dot shallow {b} {m} {n} {k} {layout} {dtype}", [In("x", x), In("w", w)], f"%r = {matmul}", y, sizes, None, MATMUL[dtype])
-        left, right = (spelling[::-1] if turned else spelling for spelling, turned in [("ij", layout[0] == "t"), ("jk", layout[1] == "t")])
+        left, right = (spelling[::-1] if transposed else spelling for spelling, transposed in [("ij", layout[0] == "t"), ("jk", layout[1] == "t")])
         full = lambda x, w, b, spelling=f"a{left},a{right}->iak": -(np_().einsum(spelling, wide(x), wide(w)) + wide(b))
         case(f"dot shallow {b} {m} {n} {k} {layout} ended {dtype}", [In("x", x, "positive"), In("w", w, "positive"), In("b", v, "positive")],
              f"%0 = {matmul}\n  %1 = ts.broadcast %b [2] : {v} to {y}\n  %2 = ts.add %0, %1 : {y}\n  %3 = ts.neg %2 : {y}\n"
@@ -186,7 +186,7 @@ for name, contract in [("nn", 0), ("nt", 1)]:
          f"%0 = ts.dot %x, %w batch [] x [] contract [1] x [{contract}] : {x}, {w}\n"
          f"  %1 = ts.broadcast %b [1] : {b} to {y}\n  %r = ts.add %0, %1 : {y}", y,
          [dict(m=m, n=n) for m, n in [(200, 264), (257, 72), (131, 49), (7, 70)]],
-         lambda x, w, b, turned=contract: wide(x) @ (wide(w).T if turned else wide(w)) + b, "relative 3e-6")
+         lambda x, w, b, transposed=contract: wide(x) @ (wide(w).T if transposed else wide(w)) + b, "relative 3e-6")
 x, w, y = T("f32", 2, "m", 131), T("f32", 131, 140), T("f32", 2, "m", 140)
 case("dot blocks weights f32", [In("x", x)],
      f"%w = ts.constant dense<{SHARED}> : {w}\n  %r = ts.dot %x, %w batch [] x [] contract [2] x [0] : {x}, {w}", y,
@@ -238,10 +238,10 @@ for k, n in [(22, 40), (23, 70), (64, 96), (131, 49), (1, 16)]:
          f"  %c = ts.broadcast %b [1] : {T('f32', n)} to {f}\n  %s = ts.add %d, %c : {f}\n"
          f"  %t = ts.convert %z : {y} to {f}\n  %u = ts.add %s, %t : {f}\n  %r = ts.convert %u : {f} to {y}", y, PAIR_ROWS,
          lambda x, b, z, w=weights: wide(x) @ np_().array(w) + b + wide(z), MATMUL["bf16"])
-    turned = [list(column) for column in zip(*weights)]
+    transposed = [list(column) for column in zip(*weights)]
     x, f = T("bf16", 2, "m", k), T("f32", 2, "m", n)
     case(f"dot weights of pairs transposed {k} {n}", [In("x", x)],
-         f"%w = ts.constant dense<{turned}> : tensor<{n}x{k}xbf16>\n"
+         f"%w = ts.constant dense<{transposed}> : tensor<{n}x{k}xbf16>\n"
          f"  %r = ts.dot %x, %w batch [] x [] contract [2] x [1] {{result_type = f32}} : {x}, tensor<{n}x{k}xbf16>",
          f, PAIR_ROWS, lambda x, w=weights: wide(x) @ np_().array(w), "relative 2e-5")
     x = T("bf16", k, "m")
@@ -258,10 +258,10 @@ for k, n in [(22, 40), (64, 70), (3, 5), (1, 16)]:
          f"  %d = ts.dot %x, %w batch [] x [] contract [1] x [0] {{result_type = i32}} : {x}, tensor<{k}x{n}xi8>\n"
          f"  %r = ts.add %d, %z : {y}", y, ROWS[:5],
          lambda x, z, w=bytes_: x.astype("i4") @ np_().array(w, "i4") + z)
-    turned = [list(column) for column in zip(*bytes_)]
+    transposed = [list(column) for column in zip(*bytes_)]
     x, f = T("ui8", 2, "m", k), T("f32", 2, "m", n)
     case(f"dot byte weights transposed {k} {n}", [In("x", x, "wide"), In("s", T("f32", n))],
-         f"%w = ts.constant dense<{turned}> : tensor<{n}x{k}xi8>\n"
+         f"%w = ts.constant dense<{transposed}> : tensor<{n}x{k}xi8>\n"
          f"  %d = ts.dot %x, %w batch [] x [] contract [2] x [1] {{result_type = i32}} : {x}, tensor<{n}x{k}xi8>\n"
          f"  %f = ts.convert %d : {T('i32', 2, 'm', n)} to {f}\n  %b = ts.broadcast %s [2] : {T('f32', n)} to {f}\n"
          f"  %r = ts.mul %f, %b : {f}", f, ROWS[:5],

@@ -77,7 +77,7 @@ case("pad reflect between ops", [In("x", rows)],
      f"  %r = ts.neg %p : {T('f32', 4, 378)}", T("f32", 4, 378),
      numpy=lambda x: -np_().pad(np_().exp(x.astype("f8")), ((0, 0), (40, 5)), mode="reflect"), tolerance="ulp 2")  # fmt: skip
 
-# Known sizes: tiles that are turned in registers, a last one that begins earlier; images of few channels.
+# Known sizes: tiles that are transposed in registers, a last one that begins earlier; images of few channels.
 for dtype in ["f32", "f64", "i8", "bf16"]:
     for a, b in [(37, 50), (16, 32), (5, 40), (300, 3), (7, 129), (2, 2)]:
         t = T(dtype, "n", a, b)

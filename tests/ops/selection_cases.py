@@ -5,14 +5,16 @@ import math
 from case_list import case, In, np_, T
 
 
-def true_places(dims, period, below):
-    """Elements are true whose row-major place p has p * p mod `period` < `below`."""
+def true_places(dims, period, below, part=1):
+    """Elements are true whose row-major place p has p * p mod `period` < `below`. Wanted are the first 1 / `part` of them."""
     size = math.prod(dims)
     isTrue = [(p * p) % period < below for p in range(size)]
-    count, rank = sum(isTrue), len(dims)
+    count, rank = sum(isTrue) // part, len(dims)
     shape, flat, rows = T("i1", *dims), T("i64", size), dims[:-1]
     numbers, before = T("i64", *dims), T("i64", *rows)
-    lines = [f"%p = ts.iota 0 : {flat}", f"%q = ts.mul %p, %p : {flat}"]
+    # The zero is an input: of constants alone the compiler would compute the result.
+    lines = [f"%i = ts.iota 0 : {flat}", f"%zeros = ts.broadcast %zero [0] : {T('i64', 1)} to {flat}",
+             f"%p = ts.add %i, %zeros : {flat}", f"%q = ts.mul %p, %p : {flat}"]  # fmt: skip
     for name, number in [("period", period), ("below", below)]:
         lines.append(f"%{name}0 = ts.constant dense<{number}> : tensor<i64>")
         lines.append(f"%{name} = ts.broadcast %{name}0 [] : tensor<i64> to {flat}")
@@ -29,15 +31,18 @@ def true_places(dims, period, below):
 
     def numpy(**_):
         np = np_()
-        return np.array(np.nonzero(np.array(isTrue, bool).reshape(dims))).reshape(rank, count)
+        return np.array(np.nonzero(np.array(isTrue, bool).reshape(dims)))[:, :count].reshape(rank, count)
 
-    case(f"true_places {'x'.join(map(str, dims))} {below} of {period}", [In("unused", T("i1", 1), "bool")], "\n  ".join(lines),
+    wanted = "some of " if part > 1 else ""
+    case(f"true_places {wanted}{'x'.join(map(str, dims))} {below} of {period}", [In("zero", T("i64", 1), "index0 1")], "\n  ".join(lines),
          T("i64", rank, count), [{}], numpy)  # fmt: skip
 
 
 for dims in [(1,), (16,), (17,), (1000,), (5, 33), (70, 16), (300, 3), (3, 4, 50), (40, 1), (2, 3, 2, 31)]:
     for period, below in [(7, 1), (101, 2), (5, 5), (11, 7), (3, 0)]:
         true_places(dims, period, below)
+for dims in [(1000,), (70, 16), (3, 4, 50)]:
+    true_places(dims, 5, 5, part=3)
 for dims in [(0,), (0, 5), (5, 0), (2, 0, 3)]:
     true_places(dims, 2, 1)
 

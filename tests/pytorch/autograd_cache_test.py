@@ -51,7 +51,7 @@ def run(options):
         counts = torch.zeros(3)
         add = knapper.torch.compile(lambda c, n: (c.add_(n), c[1:], n.shape[0], n.reshape(-1, 3).t()), fallback="error", **options)
         for _ in range(2):
-            _, part, rows, turned = add(counts, torch.ones(3))
+            _, part, rows, transposed = add(counts, torch.ones(3))
         assert rows == 3 and counts.tolist() == [2, 2, 2] and part.data_ptr() == counts.data_ptr() + 4
 
 told = torch._dynamo.utils.counters["aot_autograd"]

@@ -346,12 +346,12 @@ def test_an_index_without_elements_may_have_any_rank():
 
 @pytest.mark.parametrize("left", [True, False])
 @pytest.mark.parametrize("shape", [(4,), (4, 4), (3, 4, 4)])
-@pytest.mark.parametrize("turned", [False, True])
-def test_gradients_of_systems(left, shape, turned):
+@pytest.mark.parametrize("transposed", [False, True])
+def test_gradients_of_systems(left, shape, transposed):
     if shape == (4,) and not left:
         pytest.skip("torch takes vectors from the left")
     a = torch.randn(shape if len(shape) == 3 else (4, 4)) + 4 * torch.eye(4)  # not symmetric
-    a, b = (a.mT.contiguous().mT if turned else a).requires_grad_(), torch.randn(shape, requires_grad=True)
+    a, b = (a.mT.contiguous().mT if transposed else a).requires_grad_(), torch.randn(shape, requires_grad=True)
     made = knapper.torch.compile(torch.linalg.solve, fullgraph=True, fallback="error", cache=False)
     found = []
     for f in (made, torch.linalg.solve):

@@ -192,11 +192,11 @@ def test_strides_are_those_of_the_trace(on_cpu):
 
     g = Graph()
     x = g.input(torch.empty(4, 3))
-    turned = g.call(torch.ops.aten.permute.default, x, [1, 0])
+    transposed = g.call(torch.ops.aten.permute.default, x, [1, 0])
     row = g.input(torch.empty(4))
     wide = g.call(torch.ops.aten.expand.default, row, [3, 4])
     out = g.call(torch.ops.aten.empty_strided.default, [3, 4], [1, 3])
-    made = g.launch(Kernel(kernel), [(1, 1, 1)], {}, ["out"], x=turned, wide=wide, out=out)
+    made = g.launch(Kernel(kernel), [(1, 1, 1)], {}, ["out"], x=transposed, wide=wide, out=out)
     given = torch.randn(4, 3), torch.randn(4)
     result = g.compiled(made["out"])(*given)[0]
     torch.testing.assert_close(result, given[0].t() + given[1])

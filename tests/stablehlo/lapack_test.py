@@ -17,8 +17,8 @@ B = random.standard_normal((2, 5, 3))
 
 def triangles(a, b):
     return [
-        lax.linalg.triangular_solve(a, b if left else b.mT, left_side=left, lower=lower, transpose_a=turned, unit_diagonal=unit)
-        for left in (False, True) for lower in (False, True) for turned in (False, True) for unit in (False, True)
+        lax.linalg.triangular_solve(a, b if left else b.mT, left_side=left, lower=lower, transpose_a=transpose, unit_diagonal=unit)
+        for left in (False, True) for lower in (False, True) for transpose in (False, True) for unit in (False, True)
     ]  # fmt: skip
 
 

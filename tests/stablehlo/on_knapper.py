@@ -47,8 +47,8 @@ def largest(z):
         return lax.select(first, x[0], y[0]), lax.select(first, x[1], y[1])
 
     counts = lax.broadcasted_iota(np.int32, z.shape, 1)
-    turned = lax.reduce((counts, z), (np.int32(0), np.complex64(-100)), lambda x, y: either(x[::-1], y[::-1])[::-1], (1,))
-    return lax.reduce((z, counts), (np.complex64(-100), np.int32(0)), either, (1,)), turned
+    swapped = lax.reduce((counts, z), (np.int32(0), np.complex64(-100)), lambda x, y: either(x[::-1], y[::-1])[::-1], (1,))
+    return lax.reduce((z, counts), (np.complex64(-100), np.int32(0)), either, (1,)), swapped
 
 
 SEED = np.array([0, 7], np.uint32)

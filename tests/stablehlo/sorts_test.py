@@ -62,7 +62,7 @@ def check(text, wanted, *arrays):
 
 TOTAL = compare("r", "LT", "a0", "b0", kind="TOTALORDER")
 FALLING = compare("r", "GT", "a0", "b0", kind="TOTALORDER")
-TURNED = compare("r", "GT", "b0", "a0", kind="TOTALORDER")
+SWAPPED = compare("r", "GT", "b0", "a0", kind="TOTALORDER")
 SIZE = "%p = stablehlo.abs %a0 : tensor<f32>\n %q = stablehlo.abs %b0 : tensor<f32>\n" + compare("r", "LT", "p", "q", kind="TOTALORDER")
 BOTH = "%p = stablehlo.add %a1, %a1 : tensor<i32>\n %q = stablehlo.add %b1, %b1 : tensor<i32>\n" + compare("l", "GT", "p", "q", "i32")
 THEN = BOTH + compare("e", "EQ", "p", "q", "i32") + compare("n", "LT", "a0", "b0", kind="TOTALORDER")
@@ -76,13 +76,13 @@ UNEQUAL = BOTH + compare("e", "NE", "p", "q", "i32") + compare("n", "LT", "a0", 
     [
         (TOTAL, lambda x, k: total(x)),
         (FALLING, lambda x, k: -total(x)),
-        (TURNED, lambda x, k: total(x)),
+        (SWAPPED, lambda x, k: total(x)),
         (SIZE, lambda x, k: total(abs(x))),
         (LOGIC, lambda x, k: (-k, total(x))),
         (SELECT, lambda x, k: (-k, total(x))),
         (UNEQUAL, lambda x, k: (-k, total(x))),
     ],
-    ids=["total order", "falling", "turned", "of sizes", "or and", "select", "select unequal"],
+    ids=["total order", "falling", "swapped", "of sizes", "or and", "select", "select unequal"],
 )
 def test_keys(body, key):
     check(program(body), ordered(key, X, K), X, K)

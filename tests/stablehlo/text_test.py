@@ -177,7 +177,7 @@ GIVES_REAL = f"""module {{
   }}
 }}
 """
-GIVES_TURNED = f"""module {{
+GIVES_SWAPPED = f"""module {{
   func.func public @main(%x: tensor<2x4xcomplex<f32>>, %y: tensor<2x4xf32>, %i: {C}, %j: {F}) -> (tensor<2xcomplex<f32>>, tensor<2xf32>) {{
     %z:2 = "stablehlo.reduce"(%x, %y, %i, %j) <{{dimensions = array<i64: 1>}}> ({{
     ^bb0(%a: {C}, %b: {F}, %c: {C}, %d: {F}):
@@ -231,12 +231,12 @@ ANY_SIZE = """module {
     "program, message",
     [
         (GIVES_REAL, "a region gives another type than it takes"),
-        (GIVES_TURNED, "a region gives another type than it takes"),
+        (GIVES_SWAPPED, "a region gives another type than it takes"),
         (GIVES_COMPLEX, "a region gives another type than it takes"),
         (GIVES_A_TENSOR, "not supported yet(.|\n)*a tensor given to a function of elements"),
         (ANY_SIZE, "not supported yet(.|\n)*complex numbers of sizes that only a call knows"),
     ],
-    ids=["real of complex", "turned", "complex of real", "a tensor", "any size"],
+    ids=["real of complex", "swapped", "complex of real", "a tensor", "any size"],
 )  # fmt: skip
 def test_regions_and_complex_numbers_that_are_refused(program, message):
     with pytest.raises(knapper.UserError, match=message):

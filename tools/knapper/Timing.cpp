@@ -8,7 +8,7 @@ namespace knapper::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
-constexpr size_t kLeastTurns = 5, kMostTurns = 200;
+constexpr size_t kLeastRounds = 5, kMostRounds = 200;
 
 struct Times {
   std::map<std::string, double> seconds; ///< by signature
@@ -68,14 +68,14 @@ Expected<SideBySide> timeSideBySide(knapper_module *first,
                                     double seconds) {
   std::vector<Times> a, b;
   Stopwatch watch;
-  for (size_t turn = 0; turn <= kMostTurns; ++turn) {
+  for (size_t round = 0; round <= kMostRounds; ++round) {
     ASSIGN_OR_RETURN(Times one, profileOnce(first, inputs));
     ASSIGN_OR_RETURN(Times other, profileOnce(second, inputs));
-    if (turn == 0)
+    if (round == 0)
       continue; // warms up
     a.push_back(std::move(one));
     b.push_back(std::move(other));
-    if (a.size() >= kLeastTurns && watch.seconds() >= seconds)
+    if (a.size() >= kLeastRounds && watch.seconds() >= seconds)
       break;
   }
   SideBySide result;
@@ -106,7 +106,7 @@ Expected<double> timeCopies(const std::vector<knapper_module *> &first,
   assert(first.size() == second.size() && !first.empty());
   std::vector<double> ratios;
   Stopwatch watch;
-  for (size_t turn = 0; turn <= kMostTurns; ++turn) {
+  for (size_t round = 0; round <= kMostRounds; ++round) {
     double taken[2] = {0, 0};
     for (size_t i = 0; i < first.size(); ++i)
       for (bool isSecond : {false, true}) {
@@ -114,10 +114,10 @@ Expected<double> timeCopies(const std::vector<knapper_module *> &first,
                          timeRun((isSecond ? second : first)[i], inputs));
         taken[isSecond] += one;
       }
-    if (turn == 0)
+    if (round == 0)
       continue; // warms up
     ratios.push_back(taken[0] / taken[1]);
-    if (ratios.size() >= kLeastTurns && watch.seconds() >= seconds)
+    if (ratios.size() >= kLeastRounds && watch.seconds() >= seconds)
       break;
   }
   return median(ratios);

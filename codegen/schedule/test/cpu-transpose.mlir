@@ -2,7 +2,7 @@
 
 // Transposes work on tiles of a register a row; the last of a dim that they do not
 // divide begins earlier, and none is cut.
-module attributes {ts.files = ["turned"], ts.symbols = []} {
+module attributes {ts.files = ["weights"], ts.symbols = []} {
   // CHECK-LABEL: tile.func @cpu_transpose_
   // CHECK: tile.load_rows %arg0{{.*}} columns 16
   // CHECK-NEXT: tile.transpose {{.*}} columns 16

@@ -290,3 +290,27 @@ func.func @store_narrow(%x: tensor<?x512xbf16, #ts.dims<"n", 512>>, %w: tensor<5
   %5 = ts.sub %2, %4 : tensor<?x512xf32, #ts.dims<"n", 512>>
   return %5 : tensor<?x512xf32, #ts.dims<"n", 512>>
 }
+
+// Programs fill in the border of unsigned bytes as they copy rows; that of signed ones is a kernel of its own.
+// CHECK-LABEL: @border_of_bytes
+// CHECK: ts.kernel conv
+// CHECK: ts.pad
+// CHECK-NOT: ts.kernel
+// CHECK: return
+func.func @border_of_bytes(%x: tensor<1x8x8x16xui8>, %w: tensor<3x3x16x16xi8>) -> tensor<1x8x8x16xi32> {
+  %zero = ts.constant dense<0> : tensor<ui8>
+  %p = ts.pad %x value %zero : tensor<ui8> low [#ts.dim<0>, #ts.dim<1>, #ts.dim<1>, #ts.dim<0>] high [#ts.dim<0>, #ts.dim<1>, #ts.dim<1>, #ts.dim<0>] : tensor<1x8x8x16xui8>
+  %c = ts.conv %p, %w strides [1, 1] dilations [1, 1] input_dilations [1, 1] low [#ts.dim<0>, #ts.dim<0>] high [#ts.dim<0>, #ts.dim<0>] {channels_last = true} : tensor<1x10x10x16xui8>, tensor<3x3x16x16xi8>
+  return %c : tensor<1x8x8x16xi32>
+}
+
+// CHECK-LABEL: @border_of_signed_bytes
+// CHECK: ts.kernel pointwise
+// CHECK: ts.pad
+// CHECK: ts.kernel conv
+func.func @border_of_signed_bytes(%x: tensor<1x8x8x16xi8>, %w: tensor<3x3x16x16xi8>) -> tensor<1x8x8x16xi32> {
+  %zero = ts.constant dense<0> : tensor<i8>
+  %p = ts.pad %x value %zero : tensor<i8> low [#ts.dim<0>, #ts.dim<1>, #ts.dim<1>, #ts.dim<0>] high [#ts.dim<0>, #ts.dim<1>, #ts.dim<1>, #ts.dim<0>] : tensor<1x8x8x16xi8>
+  %c = ts.conv %p, %w strides [1, 1] dilations [1, 1] input_dilations [1, 1] low [#ts.dim<0>, #ts.dim<0>] high [#ts.dim<0>, #ts.dim<0>] {channels_last = true} : tensor<1x10x10x16xi8>, tensor<3x3x16x16xi8>
+  return %c : tensor<1x8x8x16xi32>
+}

@@ -63,6 +63,17 @@ func.func @symbolic(%x: tensor<?x?x384xf32, #ts.dims<"b", "s", 384>>) -> tensor<
   return %0 : tensor<f32>
 }
 
+// Of 16 bits what is between the two steps is f32.
+// CHECK-LABEL: @symbolic_half
+// CHECK: ts.convert
+// CHECK: ts.reduce add %{{.*}} [2] : tensor<?x?x384xf32
+// CHECK: ts.reduce add %{{.*}} [0, 1] : tensor<?x?xf32
+// CHECK: ts.convert
+func.func @symbolic_half(%x: tensor<?x?x384xf16, #ts.dims<"b", "s", 384>>) -> tensor<f16> {
+  %0 = ts.reduce add %x [0, 1, 2] : tensor<?x?x384xf16, #ts.dims<"b", "s", 384>>
+  return %0 : tensor<f16>
+}
+
 // The row is long enough with two dims; what is kept is a number.
 // CHECK-LABEL: @heads
 // CHECK: ts.reduce add %{{.*}} [2, 3]

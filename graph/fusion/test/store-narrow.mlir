@@ -107,6 +107,28 @@ func.func @masked(%x: !x, %w: !w, %m: tensor<64x128xi1>) -> (tensor<64xf32>, ten
   return %1, %2 : tensor<64xf32>, tensor<128xf32>
 }
 
+// A large number is added to exclude elements: bf16 would round what is left.
+// CHECK-LABEL: @offset
+// CHECK: ts.kernel matmul {{.*}} -> tensor<64x128xbf16>
+// CHECK: ts.kernel matmul {{.*}} -> tensor<64x128xf32>
+func.func @offset(%x: !x, %w: !w, %z: !x) -> (!h, !h) attributes {ts.storage = bf16} {
+  %near = ts.constant dense<1000.0> : tensor<f32>
+  %far = ts.constant dense<-10000.0> : tensor<f32>
+  %nearb = ts.broadcast %near [] : tensor<f32> to !y
+  %farb = ts.broadcast %far [] : tensor<f32> to !y
+  %0 = ts.dot %x, %w batch [] x [] contract [1] x [0] {result_type = f32} : !x, !w
+  %1 = ts.add %0, %nearb : !y
+  %2 = ts.slice %1 [#ts.dim<0>, #ts.dim<0>] [1, 1] : !y to !h
+  %3 = ts.slice %1 [#ts.dim<0>, #ts.dim<64>] [1, 1] : !y to !h
+  %4 = ts.mul %2, %3 : !h
+  %5 = ts.dot %z, %w batch [] x [] contract [1] x [0] {result_type = f32} : !x, !w
+  %6 = ts.add %5, %farb : !y
+  %7 = ts.slice %6 [#ts.dim<0>, #ts.dim<0>] [1, 1] : !y to !h
+  %8 = ts.slice %6 [#ts.dim<0>, #ts.dim<64>] [1, 1] : !y to !h
+  %9 = ts.mul %7, %8 : !h
+  return %4, %9 : !h, !h
+}
+
 // Positions are exact, though a matmul decides which.
 // CHECK-LABEL: @positions
 // CHECK-NOT: to tensor<64x128xbf16>

@@ -13,6 +13,15 @@ func.func @stem(%x: !x, %w: !w) -> tensor<?x3x3x12xbf16, #ts.dims<"n", 3, 3, 12>
   return %0 : tensor<?x3x3x12xbf16, #ts.dims<"n", 3, 3, 12>>
 }
 
+// Channels of groups lie beside each other: zeros behind all of them are in the last group.
+// CHECK-LABEL: @groups
+// CHECK-NOT: ts.pad
+// CHECK: return
+func.func @groups(%x: tensor<1x5x36xbf16>, %w: tensor<3x18x36xbf16>) -> tensor<1x3x36xbf16> {
+  %0 = ts.conv %x, %w strides [1] dilations [1] input_dilations [1] low [#ts.dim<0>] high [#ts.dim<0>] {channels_last = true, groups = 2} : tensor<1x5x36xbf16>, tensor<3x18x36xbf16>
+  return %0 : tensor<1x3x36xbf16>
+}
+
 // Whole accesses, few features and f32 stay.
 // CHECK-LABEL: @stay
 // CHECK-NOT: ts.pad

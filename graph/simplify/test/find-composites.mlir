@@ -259,8 +259,8 @@ func.func @rope(%x: !q, %f: !f) -> !q {
   %lo = ts.slice %x [#ts.dim<0>, #ts.dim<0>, #ts.dim<0>, #ts.dim<0>] [1, 1, 1, 1] : !q to !h
   %hi = ts.slice %x [#ts.dim<0>, #ts.dim<0>, #ts.dim<0>, #ts.dim<4>] [1, 1, 1, 1] : !q to !h
   %neg = ts.neg %hi : !h
-  %turned = ts.concat %neg, %lo dim 3 : !h, !h
-  %1 = ts.mul %turned, %sinb : !q
+  %rotated = ts.concat %neg, %lo dim 3 : !h, !h
+  %1 = ts.mul %rotated, %sinb : !q
   %2 = ts.add %0, %1 : !q
   return %2 : !q
 }
@@ -275,15 +275,58 @@ func.func @no_rope(%x: !q, %cos: !t, %sin: !t) -> !q {
   %lo = ts.slice %x [#ts.dim<0>, #ts.dim<0>, #ts.dim<0>, #ts.dim<0>] [1, 1, 1, 1] : !q to !h
   %hi = ts.slice %x [#ts.dim<0>, #ts.dim<0>, #ts.dim<0>, #ts.dim<4>] [1, 1, 1, 1] : !q to !h
   %neg = ts.neg %hi : !h
-  %turned = ts.concat %neg, %lo dim 3 : !h, !h
-  %1 = ts.mul %turned, %sinb : !q
+  %rotated = ts.concat %neg, %lo dim 3 : !h, !h
+  %1 = ts.mul %rotated, %sinb : !q
+  %2 = ts.add %0, %1 : !q
+  return %2 : !q
+}
+
+// A rotation needs both halves.
+// CHECK-LABEL: @one_half_twice
+// CHECK-NOT: ts.rope
+// CHECK: return
+func.func @one_half_twice(%x: !q, %f: !f) -> !q {
+  %cat = ts.concat %f, %f dim 2 : !f, !f
+  %cos = ts.cos %cat : !t
+  %sin = ts.sin %cat : !t
+  %cosb = ts.broadcast %cos [0, 2, 3] : !t to !q
+  %sinb = ts.broadcast %sin [0, 2, 3] : !t to !q
+  %0 = ts.mul %x, %cosb : !q
+  %lo = ts.slice %x [#ts.dim<0>, #ts.dim<0>, #ts.dim<0>, #ts.dim<4>] [1, 1, 1, 1] : !q to !h
+  %hi = ts.slice %x [#ts.dim<0>, #ts.dim<0>, #ts.dim<0>, #ts.dim<4>] [1, 1, 1, 1] : !q to !h
+  %neg = ts.neg %hi : !h
+  %rotated = ts.concat %neg, %lo dim 3 : !h, !h
+  %1 = ts.mul %rotated, %sinb : !q
+  %2 = ts.add %0, %1 : !q
+  return %2 : !q
+}
+
+!th = tensor<4x?x8xf32, #ts.dims<4, "s", 8>>
+!fh = tensor<4x?x4xf32, #ts.dims<4, "s", 4>>
+
+// ts.rope has one table for all heads.
+// CHECK-LABEL: @table_of_heads
+// CHECK-NOT: ts.rope
+// CHECK: return
+func.func @table_of_heads(%x: !q, %f: !fh) -> !q {
+  %cat = ts.concat %f, %f dim 2 : !fh, !fh
+  %cos = ts.cos %cat : !th
+  %sin = ts.sin %cat : !th
+  %cosb = ts.broadcast %cos [1, 2, 3] : !th to !q
+  %sinb = ts.broadcast %sin [1, 2, 3] : !th to !q
+  %0 = ts.mul %x, %cosb : !q
+  %lo = ts.slice %x [#ts.dim<0>, #ts.dim<0>, #ts.dim<0>, #ts.dim<0>] [1, 1, 1, 1] : !q to !h
+  %hi = ts.slice %x [#ts.dim<0>, #ts.dim<0>, #ts.dim<0>, #ts.dim<4>] [1, 1, 1, 1] : !q to !h
+  %neg = ts.neg %hi : !h
+  %rotated = ts.concat %neg, %lo dim 3 : !h, !h
+  %1 = ts.mul %rotated, %sinb : !q
   %2 = ts.add %0, %1 : !q
   return %2 : !q
 }
 
 !w = tensor<?x4x?x12xf32, #ts.dims<"b", 4, "s", 12>>
 
-// The first 8 of 12 elements turn, the rest passes.
+// The first 8 of 12 elements are rotated, the others stay.
 // CHECK-LABEL: @partial_rope
 // CHECK: %[[R:.*]] = ts.rope %arg0, {{.*}} : tensor<?x4x?x12xf32
 // CHECK-NEXT: return %[[R]]
@@ -299,8 +342,31 @@ func.func @partial_rope(%x: !w, %f: !f) -> !w {
   %lo = ts.slice %y [#ts.dim<0>, #ts.dim<0>, #ts.dim<0>, #ts.dim<0>] [1, 1, 1, 1] : !q to !h
   %hi = ts.slice %y [#ts.dim<0>, #ts.dim<0>, #ts.dim<0>, #ts.dim<4>] [1, 1, 1, 1] : !q to !h
   %neg = ts.neg %hi : !h
-  %turned = ts.concat %neg, %lo dim 3 : !h, !h
-  %1 = ts.mul %turned, %sinb : !q
+  %rotated = ts.concat %neg, %lo dim 3 : !h, !h
+  %1 = ts.mul %rotated, %sinb : !q
+  %2 = ts.add %0, %1 : !q
+  %3 = ts.concat %2, %rest dim 3 : !q, !h
+  return %3 : !w
+}
+
+// What follows the rotated elements is not what followed them before.
+// CHECK-LABEL: @partial_rope_of_other_rest
+// CHECK: ts.rope {{.*}} : tensor<?x4x?x8xf32
+// CHECK: ts.concat
+func.func @partial_rope_of_other_rest(%x: !w, %f: !f) -> !w {
+  %cat = ts.concat %f, %f dim 2 : !f, !f
+  %cos = ts.cos %cat : !t
+  %sin = ts.sin %cat : !t
+  %cosb = ts.broadcast %cos [0, 2, 3] : !t to !q
+  %sinb = ts.broadcast %sin [0, 2, 3] : !t to !q
+  %y = ts.slice %x [#ts.dim<0>, #ts.dim<0>, #ts.dim<0>, #ts.dim<0>] [1, 1, 1, 1] : !w to !q
+  %rest = ts.slice %x [#ts.dim<0>, #ts.dim<0>, #ts.dim<0>, #ts.dim<4>] [1, 1, 1, 1] : !w to !h
+  %0 = ts.mul %y, %cosb : !q
+  %lo = ts.slice %y [#ts.dim<0>, #ts.dim<0>, #ts.dim<0>, #ts.dim<0>] [1, 1, 1, 1] : !q to !h
+  %hi = ts.slice %y [#ts.dim<0>, #ts.dim<0>, #ts.dim<0>, #ts.dim<4>] [1, 1, 1, 1] : !q to !h
+  %neg = ts.neg %hi : !h
+  %rotated = ts.concat %neg, %lo dim 3 : !h, !h
+  %1 = ts.mul %rotated, %sinb : !q
   %2 = ts.add %0, %1 : !q
   %3 = ts.concat %2, %rest dim 3 : !q, !h
   return %3 : !w

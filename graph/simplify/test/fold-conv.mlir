@@ -97,3 +97,18 @@ func.func @noborder(%x: !x, %w: !w) -> (tensor<?x4x7x7xf32, #ts.dims<"n", 4, 7, 
   %e = ts.conv %r, %w strides [1, 1] dilations [1, 1] input_dilations [2, 2] low [#ts.dim<0>, #ts.dim<0>] high [#ts.dim<0>, #ts.dim<0>] : tensor<?x3x9x9xf32, #ts.dims<"n", 3, 9, 9>>, !w
   return %c, %d, %e : tensor<?x4x7x7xf32, #ts.dims<"n", 4, 7, 7>>, tensor<?x4x6x6xf32, #ts.dims<"n + 1", 4, 6, 6>>, tensor<?x4x15x15xf32, #ts.dims<"n", 4, 15, 15>>
 }
+
+// A vector along the channels and one along the rows are no one bias.
+// CHECK-LABEL: @bias_along_rows
+// CHECK: %[[A:.*]] = ts.add %{{.*}}, %{{.*}} : tensor<2x4x4x8xf32>
+// CHECK: ts.add %[[A]], %{{.*}} : tensor<2x4x4x8xf32>
+func.func @bias_along_rows(%x: tensor<2x3x4x8xf32>, %w: !w) -> tensor<2x4x4x8xf32> {
+  %a = ts.weight <0, 0, 16, "a"> : tensor<4xf32>
+  %b = ts.weight <0, 16, 16, "b"> : tensor<4xf32>
+  %c = ts.conv %x, %w strides [1, 1] dilations [1, 1] input_dilations [1, 1] low [#ts.dim<1>, #ts.dim<1>] high [#ts.dim<1>, #ts.dim<1>] : tensor<2x3x4x8xf32>, !w
+  %channels = ts.broadcast %a [1] : tensor<4xf32> to tensor<2x4x4x8xf32>
+  %rows = ts.broadcast %b [2] : tensor<4xf32> to tensor<2x4x4x8xf32>
+  %0 = ts.add %c, %channels : tensor<2x4x4x8xf32>
+  %1 = ts.add %0, %rows : tensor<2x4x4x8xf32>
+  return %1 : tensor<2x4x4x8xf32>
+}

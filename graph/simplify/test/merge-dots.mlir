@@ -45,6 +45,30 @@ func.func @gate(%x: !x) -> !y {
   return %r : !y
 }
 
+// A bias of one element is no column of the merged bias; of a dot that is read elsewhere too the sum is no bias.
+// ALL-LABEL: @no_bias
+// ALL: %[[D:.*]] = ts.dot
+// ALL-NOT: ts.concat {{.*}} dim 0
+// ALL: %[[A:.*]] = ts.slice %[[D]]
+// ALL: %[[B:.*]] = ts.slice %[[D]]
+// ALL: ts.add %[[A]]
+// ALL: ts.neg %[[B]]
+// ALL: ts.add %[[B]]
+func.func @no_bias(%x: !x) -> (!y, !y, !y) {
+  %wa = ts.weight <0, 0, 128, "a"> : tensor<8x4xf32>
+  %wb = ts.weight <0, 128, 128, "b"> : tensor<8x4xf32>
+  %one = ts.weight <0, 256, 4, "one"> : tensor<1xf32>
+  %four = ts.weight <0, 260, 16, "four"> : tensor<4xf32>
+  %a = ts.dot %x, %wa batch [] x [] contract [1] x [0] : !x, tensor<8x4xf32>
+  %oneb = ts.broadcast %one [1] : tensor<1xf32> to !y
+  %sum = ts.add %a, %oneb : !y
+  %b = ts.dot %x, %wb batch [] x [] contract [1] x [0] : !x, tensor<8x4xf32>
+  %also = ts.neg %b : !y
+  %fourb = ts.broadcast %four [1] : tensor<4xf32> to !y
+  %more = ts.add %b, %fourb : !y
+  return %sum, %also, %more : !y, !y, !y
+}
+
 // Sums of one are rounded to bf16, those of the other stay float32; bytes of one sign and of two.
 // CHECK-LABEL: @other_types
 // CHECK-NOT: ts.concat

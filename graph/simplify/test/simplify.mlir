@@ -241,12 +241,14 @@ func.func @transposed_matmul(%x: tensor<5x3xf32>, %g: tensor<5x4xf32>) -> tensor
 }
 
 // CHECK-LABEL: @lines_of_one
-// CHECK-NEXT: %[[S:.*]] = ts.scan add %arg0 dim 1 {exclusive = true}
-// CHECK-NEXT: return %arg0, %[[S]]
-func.func @lines_of_one(%x: tensor<5x1x3xf32>) -> (tensor<5x1x3xf32>, tensor<5x1x3xf32>) {
+// CHECK-DAG: %[[Z:.*]] = ts.broadcast %{{.*}} [] : tensor<f32> to tensor<5x1x3xf32>
+// CHECK-DAG: %[[S:.*]] = ts.scan max %arg0 dim 1 {exclusive = true}
+// CHECK: return %arg0, %[[Z]], %[[S]]
+func.func @lines_of_one(%x: tensor<5x1x3xf32>) -> (tensor<5x1x3xf32>, tensor<5x1x3xf32>, tensor<5x1x3xf32>) {
   %0 = ts.scan mul %x dim 1 : tensor<5x1x3xf32>
   %1 = ts.scan add %x dim 1 {exclusive = true} : tensor<5x1x3xf32>
-  return %0, %1 : tensor<5x1x3xf32>, tensor<5x1x3xf32>
+  %2 = ts.scan max %x dim 1 {exclusive = true} : tensor<5x1x3xf32>
+  return %0, %1, %2 : tensor<5x1x3xf32>, tensor<5x1x3xf32>, tensor<5x1x3xf32>
 }
 
 // Updates at a grid of places never meet; at places that count down into the
@@ -309,4 +311,43 @@ func.func @compared_rounded(%c: tensor<4x5xi1>) -> (tensor<4x5xi1>, tensor<4x5xi
   %0 = ts.compare eq %s, %b : tensor<4x5xf32>
   %1 = ts.compare eq %t, %e : tensor<4x5xf16>
   return %0, %1 : tensor<4x5xi1>, tensor<4x5xi1>
+}
+
+// Of floats "not less" holds for NaN, where "greater or equal" does not.
+// CHECK-LABEL: @not_of_comparisons
+// CHECK: %[[L:.*]] = ts.compare lt %arg0, %arg1
+// CHECK: %[[N:.*]] = ts.not %[[L]]
+// CHECK: %[[G:.*]] = ts.compare ge %arg2, %arg3
+// CHECK: return %[[N]], %[[G]]
+func.func @not_of_comparisons(%x: tensor<4xf32>, %y: tensor<4xf32>, %i: tensor<4xi32>, %j: tensor<4xi32>) -> (tensor<4xi1>, tensor<4xi1>) {
+  %0 = ts.compare lt %x, %y : tensor<4xf32>
+  %1 = ts.not %0 : tensor<4xi1>
+  %2 = ts.compare lt %i, %j : tensor<4xi32>
+  %3 = ts.not %2 : tensor<4xi1>
+  return %1, %3 : tensor<4xi1>, tensor<4xi1>
+}
+
+// 200 is -56 in i8: not every step between integers keeps the number.
+// CHECK-LABEL: @wrapped
+// CHECK: %[[A:.*]] = ts.convert %arg0 : tensor<4xui8> to tensor<4xi8>
+// CHECK: ts.convert %[[A]] : tensor<4xi8> to tensor<4xi32>
+// CHECK: ts.convert %arg0 : tensor<4xui8> to tensor<4xi32>
+func.func @wrapped(%x: tensor<4xui8>) -> (tensor<4xi32>, tensor<4xi32>) {
+  %0 = ts.convert %x : tensor<4xui8> to tensor<4xi8>
+  %1 = ts.convert %0 : tensor<4xi8> to tensor<4xi32>
+  %2 = ts.convert %x : tensor<4xui8> to tensor<4xi16>
+  %3 = ts.convert %2 : tensor<4xi16> to tensor<4xi32>
+  return %1, %3 : tensor<4xi32>, tensor<4xi32>
+}
+
+// Of integers 1 is one bit, no neutral element.
+// CHECK-LABEL: @bits
+// CHECK: ts.and
+// CHECK: ts.or
+func.func @bits(%x: tensor<4xi32>) -> (tensor<4xi32>, tensor<4xi32>) {
+  %one = ts.constant dense<1> : tensor<i32>
+  %ones = ts.broadcast %one [] : tensor<i32> to tensor<4xi32>
+  %0 = ts.and %x, %ones : tensor<4xi32>
+  %1 = ts.or %x, %ones : tensor<4xi32>
+  return %0, %1 : tensor<4xi32>, tensor<4xi32>
 }

@@ -15,8 +15,8 @@ from torch.fx import Node
 
 def _factored(A: Tensor) -> tuple[Tensor, Tensor]:
     """LU and pivots."""
-    turned = A.is_contiguous() and not A.is_complex()
-    lu, pivots, _ = torch.ops.aten.linalg_lu_factor_ex(A.mT if turned else A)
+    transpose = A.is_contiguous() and not A.is_complex()
+    lu, pivots, _ = torch.ops.aten.linalg_lu_factor_ex(A.mT if transpose else A)
     return lu, pivots
 
 

@@ -119,8 +119,8 @@ def matrices() -> Iterator[Program]:
                             matrix = matrix / 8
                             matrix = np.where(np.eye(4, dtype=bool), 1, matrix)
                         given = (wide / 8 if unit else wide).astype(dtype)
-                        turned = {"NO_TRANSPOSE": matrix, "TRANSPOSE": np.swapaxes(matrix, -1, -2), "ADJOINT": np.swapaxes(matrix, -1, -2).conj()}[how]
-                        inverse = np.linalg.inv(turned)
+                        transposed = {"NO_TRANSPOSE": matrix, "TRANSPOSE": np.swapaxes(matrix, -1, -2), "ADJOINT": np.swapaxes(matrix, -1, -2).conj()}[how]
+                        inverse = np.linalg.inv(transposed)
                         wanted = inverse @ b.astype(wide.dtype) if left else b.astype(wide.dtype) @ inverse
                         bt = tensor(b.shape, element)
                         flags = f"left_side = {str(left).lower()}, lower = {str(down).lower()}, unit_diagonal = {str(unit).lower()}, transpose_a = #stablehlo<transpose {how}>"
