@@ -1,5 +1,5 @@
 // RUN: knapper-opt %s --form-kernels --split-input-file | FileCheck %s
-// What the cost of an element by itself decides.
+// What the cost of an element by itself decides, loaded or stored.
 
 // Linear resizing: the rows between two rows are made once, the columns read
 // them. In one kernel each element would be four loads of one element.
@@ -71,4 +71,46 @@ func.func @computed_places(%x: !x, %at: !p) -> tensor<20000x32xf32> {
   %5 = ts.gather %x, %4 dim 0 : !x, !i
   %6 = ts.reduce add %5 [1] : !g
   return %6 : tensor<20000x32xf32>
+}
+
+// -----
+
+// Planes of 64 x 64 elements lie 16384 bytes apart. The features of a pixel
+// would push each other out of the cache: a kernel that moves blocks stores them.
+// CHECK-LABEL: @planes_in_one_set
+// CHECK: ts.kernel matmul
+// CHECK-NOT: ts.transpose
+// CHECK: ts.add
+// CHECK: ts.kernel transpose
+// CHECK: ts.transpose
+!x = tensor<1x4096x64xf32>
+!y = tensor<1x64x4096xf32>
+func.func @planes_in_one_set(%x: !x, %w: tensor<64x64xf32>, %z: !x) -> !y {
+  %0 = ts.dot %x, %w batch [] x [] contract [2] x [0] : !x, tensor<64x64xf32>
+  %1 = ts.add %0, %z : !x
+  %2 = ts.transpose %1 [0, 2, 1] : !x
+  return %2 : !y
+}
+
+// -----
+
+// Other planes, and few features, are stored where they belong.
+// CHECK-LABEL: @planes_in_many_sets
+// CHECK: ts.kernel matmul
+// CHECK: ts.transpose
+// CHECK: ts.kernel matmul
+// CHECK: ts.transpose
+// CHECK-NOT: ts.kernel
+// CHECK: return
+!x = tensor<1x3136x64xf32>
+!y = tensor<1x64x3136xf32>
+!u = tensor<1x4096x64xf32>
+!v = tensor<1x8x4096xf32>
+func.func @planes_in_many_sets(%x: !x, %w: tensor<64x64xf32>, %u: !u,
+                               %f: tensor<64x8xf32>) -> (!y, !v) {
+  %0 = ts.dot %x, %w batch [] x [] contract [2] x [0] : !x, tensor<64x64xf32>
+  %1 = ts.transpose %0 [0, 2, 1] : !x
+  %2 = ts.dot %u, %f batch [] x [] contract [2] x [0] : !u, tensor<64x8xf32>
+  %3 = ts.transpose %2 [0, 2, 1] : tensor<1x4096x8xf32>
+  return %1, %3 : !y, !v
 }
