@@ -206,6 +206,10 @@ TEST(Matrix, SpectraAndExponentials) {
   std::vector<double> bad = {1, NAN, NAN, 1};
   eigenvalues(bad.data(), 2, w);
   EXPECT_TRUE(std::isnan(w[0]));
+  std::vector<double> one = {INFINITY}, v(1);
+  eigenvalues(one.data(), 1, w, v.data());
+  EXPECT_EQ(w[0], INFINITY);
+  EXPECT_EQ(v[0], 1);
 }
 
 TEST(Matrix, SchurFormsAndHessenbergFormsMultiplyToTheMatrix) {
