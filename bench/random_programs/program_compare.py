@@ -29,7 +29,7 @@ INPUT = {"float16": 0.5, "bfloat16": 0.5}  # inputs are about one: what cancels 
 
 def leaves(results: Any) -> list[np.ndarray]:
     arrays = [np.asarray(leaf) for leaf in jax.tree.leaves(results)]
-    return [leaf.view(bool) if leaf.dtype == jax.dtypes.float0 else leaf for leaf in arrays]  # of integers' slopes
+    return [np.zeros(leaf.shape, bool) if leaf.dtype == jax.dtypes.float0 else leaf for leaf in arrays]  # of integers' slopes
 
 
 def wide(value: np.ndarray) -> np.ndarray:

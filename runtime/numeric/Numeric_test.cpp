@@ -146,6 +146,10 @@ TEST(Matrix, SystemsAreSolved) {
   expectClose(positive, {2, 0, 1, 3});
   std::vector<double> negative = {1, 0, 0, -1};
   EXPECT_EQ(factorCholesky(negative.data(), 2), 2);
+  std::vector<double> infinite = {INFINITY, 0, 1, 4};
+  EXPECT_EQ(factorCholesky(infinite.data(), 2), 0);
+  expectClose({infinite.begin() + 1, infinite.end()}, {0, 0, 2});
+  EXPECT_EQ(infinite[0], INFINITY);
 }
 
 TEST(Matrix, RowsOfEveryLength) {
