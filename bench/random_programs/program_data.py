@@ -240,7 +240,8 @@ class Draw:
         n = self.shape(name)[-1]
         if len(self.shape(name)) < 2 or n < 1 or n > 12 or self.dtype(name) not in ("float32", "float64"):
             raise Skip
-        return f"(jnp.einsum('...ij,...ik->...jk', {name}, {name}) + {n} * jnp.eye({n}, dtype={name}.dtype))"
+        tame = f"jnp.clip(jnp.nan_to_num({name}), -9, 9)"
+        return f"(jnp.einsum('...ij,...ik->...jk', {tame}, {tame}) + {n} * jnp.eye({n}, dtype={name}.dtype))"
 
     def scalar(self) -> str:
         return self.one(["2", "-1", "3", "0.5", "-1.5", "0", "1", "2.25", "7"])

@@ -122,8 +122,10 @@ def odds(d: Draw) -> str:
         f"jnp.modf({x})[{d.one([0, 1])}]", f"jnp.frexp({x})[{d.one([0, 1])}]", f"jnp.ldexp({x}, {d.one([-2, 1, 3])})", f"jnp.divmod({x}, {y})[{d.one([0, 1])}]",
         f"jax.scipy.special.betainc(jnp.abs({x}) + 0.5, jnp.abs({y}) + 0.5, jax.nn.sigmoid({z}))", f"jax.scipy.special.gammainc(jnp.abs({x}) + 0.5, jnp.abs({y}))",
         f"jnp.polyval(jnp.array([0.5, -1.0, 2.0], {x}.dtype), {x})", f"lax.reduce_precision({x}, 8, 5)", f"jnp.interp({x}, jnp.arange(4.0), jnp.array([1.0, 0, 2, 5]))",
-        f"jnp.unwrap({x})" if d.shape(x) and d.shape(x)[-1] else f"{x} * 2", f"jax.scipy.special.logit(jax.nn.sigmoid({x}))", f"lax.stop_gradient({x})", f"jnp.where({x} > 0, {x}, jnp.nan)",
-        f"jnp.piecewise({x}, [{x} < 0, {x} > 1], [-1, lambda a: a * a, 0.5])", f"jax.scipy.special.zeta(jnp.abs({x}) + 1.5, jnp.abs({y}) + 0.5)", f"jax.scipy.special.polygamma(1, jnp.abs({x}) + 0.5)",
+        f"jnp.unwrap({x})" if d.shape(x) and d.shape(x)[-1] else f"{x} * 2", f"jax.scipy.special.logit(jax.nn.sigmoid({x}))", f"lax.stop_gradient({x})",
+        f"jnp.where({x} > 0, {x}, jnp.nan)",
+        f"jnp.piecewise({x}, [{x} < 0, {x} > 1], [-1, lambda a: a * a, 0.5])", f"jax.scipy.special.zeta(jnp.abs({x}) + 1.5, jnp.abs({y}) + 0.5)",
+        f"jax.scipy.special.polygamma(1, jnp.abs({x}) + 0.5)",
         f"lax.rsqrt({x} * {x} + 1e-6)", f"{x} * {y} + {z}", f"jnp.log(jnp.exp({x}) + jnp.exp({y}))", f"jax.scipy.special.beta(jnp.abs({x}) + 0.5, jnp.abs({y}) + 0.5)",
         f"jax.scipy.stats.gamma.logpdf(jnp.abs({x}), jnp.abs({y}) + 0.5)", f"jax.scipy.stats.t.logpdf({x}, jnp.abs({y}) + 1)",
     ])  # fmt: skip
@@ -171,7 +173,8 @@ def sliced(d: Draw) -> str:
     parts = []
     for n in d.shape(x):
         low = d.random.randint(0, max(0, n - 1))
-        parts.append(d.one([":", f"{low}:", f":{n - low}", "::2", "::-1", f"{low}:{low + 2}", "1:-1", "None, :"] + ([str(low), str(low - n)] if n else []), [4, 2, 2, 1, 1, 2, 1, 1] + [1, 1] * bool(n)))
+        parts.append(d.one([":", f"{low}:", f":{n - low}", "::2", "::-1",
+            f"{low}:{low + 2}", "1:-1", "None, :"] + ([str(low), str(low - n)] if n else []), [4, 2, 2, 1, 1, 2, 1, 1] + [1, 1] * bool(n)))
     return f"{x}[{', '.join(parts)}]"
 
 
@@ -195,7 +198,9 @@ def reduced(d: Draw) -> str:
     axes = d.one(["None"] + ([str(d.axis(x))] * 3 if rank else []) + ([str((0, rank - 1))] if rank > 1 else []))
     more = d.one(["", ", keepdims=True"])
     if kind == "f" and d.random.random() < 0.25:
-        return d.one([f"jax.nn.logsumexp({x}, axis={axes}{more})", f"jnp.linalg.norm({x}, axis={axes if not axes.startswith('(') else 'None'}{more})", f"jnp.nanmax({x}, axis={axes}{more})", f"jnp.median({x}, axis={axes}{more})", f"jnp.average({x}, axis={axes})", f"jnp.count_nonzero({x}, axis={axes}{more})", f"jnp.quantile({x}, 0.3, axis={axes})"])
+        return d.one([f"jax.nn.logsumexp({x}, axis={axes}{more})", f"jnp.linalg.norm({x}, axis={axes if not axes.startswith('(') else 'None'}{more})",
+            f"jnp.nanmax({x}, axis={axes}{more})", f"jnp.median({x}, axis={axes}{more})", f"jnp.average({x}, axis={axes})", f"jnp.count_nonzero({x}, axis={axes}{more})",
+        f"jnp.quantile({x}, 0.3, axis={axes})"])
     return f"jnp.{d.one(names)}({x}, axis={axes}{more})"
 
 
@@ -204,11 +209,14 @@ def along(d: Draw) -> str:
     x = d.number(1)
     axis = d.axis(x)
     if d.kind(x) == "i" or d.random.random() < 0.5:
-        return d.one([f"jnp.cumsum({x}, {axis})", f"jnp.cumprod({x}, {axis})", f"lax.cummax({x}, {axis % len(d.shape(x))})", f"lax.cummin({x}, {axis % len(d.shape(x))}, reverse=True)", f"jnp.diff({x}, axis={axis})", f"lax.cumsum({x}, {axis % len(d.shape(x))}, reverse=True)", f"jnp.cumsum({x})"])
+        return d.one([f"jnp.cumsum({x}, {axis})", f"jnp.cumprod({x}, {axis})", f"lax.cummax({x}, {axis % len(d.shape(x))})",
+            f"lax.cummin({x}, {axis % len(d.shape(x))}, reverse=True)", f"jnp.diff({x}, axis={axis})", f"lax.cumsum({x}, {axis % len(d.shape(x))}, reverse=True)",
+        f"jnp.cumsum({x})"])
     return d.one([
         f"jax.nn.softmax({x}, {axis})", f"jax.nn.log_softmax({x}, {axis})", f"jax.nn.standardize({x}, {axis})", f"lax.cumlogsumexp({x}, {axis % len(d.shape(x))})",
         f"({x} - {x}.mean({axis}, keepdims=True)) * lax.rsqrt({x}.var({axis}, keepdims=True) + 1e-5)", f"{x} * lax.rsqrt(jnp.mean({x} * {x}, {axis}, keepdims=True) + 1e-6)",
-        f"{x} / (jnp.linalg.norm({x}, axis={axis}, keepdims=True) + 1)", f"jnp.gradient({x}, axis={axis})", f"lax.associative_scan(jnp.{d.one(['add', 'maximum', 'multiply'])}, {x}, axis={axis})",
+        f"{x} / (jnp.linalg.norm({x}, axis={axis}, keepdims=True) + 1)", f"jnp.gradient({x}, axis={axis})",
+        f"lax.associative_scan(jnp.{d.one(['add', 'maximum', 'multiply'])}, {x}, axis={axis})",
     ])  # fmt: skip
 
 
@@ -217,9 +225,12 @@ def ordered(d: Draw) -> str:
     axis = d.axis(x, filled=True)
     n = d.shape(x)[-1]
     return d.one([
-        f"jnp.sort({x}, {axis})", f"jnp.sort({x}, {axis}, descending=True)", f"jnp.argsort({x}, {axis})", f"jnp.argmax({x}, {axis})", f"jnp.argmin({x}, {axis})", f"jnp.argsort({x}, {axis}, descending=True)",
-        f"lax.top_k({x}, {min(n, d.one([1, 2, 3]))})[{d.one([0, 1])}]" if n else f"{x} * 2", f"jnp.searchsorted(jnp.sort({x}.ravel()), {x})", f"lax.sort(({x}, {x} * 2), dimension={axis % len(d.shape(x))}, num_keys=1)[1]",
-        f"jnp.partition({x}, 0, {axis})", f"jnp.digitize({x}, jnp.array([-1, 0, 1, 2], {x}.dtype))", f"jnp.nanargmax(jnp.nan_to_num({x}), {axis})" if d.kind(x) == "f" else f"{x} + 1",
+        f"jnp.sort({x}, {axis})", f"jnp.sort({x}, {axis}, descending=True)", f"jnp.argsort({x}, {axis})", f"jnp.argmax({x}, {axis})", f"jnp.argmin({x}, {axis})",
+        f"jnp.argsort({x}, {axis}, descending=True)",
+        f"lax.top_k({x}, {min(n, d.one([1, 2, 3]))})[{d.one([0, 1])}]" if n else f"{x} * 2", f"jnp.searchsorted(jnp.sort({x}.ravel()), {x})",
+        f"lax.sort(({x}, {x} * 2), dimension={axis % len(d.shape(x))}, num_keys=1)[1]",
+        f"jnp.partition({x}, 0, {axis})", f"jnp.digitize({x}, jnp.array([-1, 0, 1, 2], {x}.dtype))",
+        f"jnp.nanargmax(jnp.nan_to_num({x}), {axis})" if d.kind(x) == "f" else f"{x} + 1",
     ])  # fmt: skip
 
 
@@ -228,8 +239,10 @@ def made(d: Draw) -> str:
     x = d.any()
     dtype = d.one(["float32", "int32", "bfloat16"])
     return d.one([
-        f"jnp.arange({d.one([1, 3, 7])}, dtype=jnp.{dtype})", f"jnp.ones_like({x})", f"jnp.full({x}.shape, 0.5, jnp.float32)", f"jnp.eye({d.one([1, 2, 3, 5])}, {d.one([2, 3, 4])}, dtype=jnp.{dtype})",
-        f"lax.broadcasted_iota(jnp.int32, {x}.shape, {d.random.randrange(len(d.shape(x)))})" if d.shape(x) else "jnp.linspace(-1, 1, 7)", f"jax.nn.one_hot({d.int()}, {d.one([1, 3, 5])})",
+        f"jnp.arange({d.one([1, 3, 7])}, dtype=jnp.{dtype})", f"jnp.ones_like({x})", f"jnp.full({x}.shape, 0.5, jnp.float32)",
+        f"jnp.eye({d.one([1, 2, 3, 5])}, {d.one([2, 3, 4])}, dtype=jnp.{dtype})",
+        f"lax.broadcasted_iota(jnp.int32, {x}.shape, {d.random.randrange(len(d.shape(x)))})" if d.shape(x) else "jnp.linspace(-1, 1, 7)",
+        f"jax.nn.one_hot({d.int()}, {d.one([1, 3, 5])})",
         f"jnp.tri({d.one([2, 3])}, {d.one([3, 4])}, dtype=jnp.{dtype})",
     ])  # fmt: skip
 
