@@ -1,12 +1,13 @@
 """Models in plain JAX, on `knapper` beside JAX's own platform: forward and a step of training.
 
-    .venv/bin/python bench/jax_speed.py [NAME... | --functions] [--rounds 7]
+    .venv/bin/python bench/jax_speed.py [NAME... | --functions | --compiling] [--rounds 7]
     JAX_PLATFORMS=knapper,cuda,cpu python bench/jax_speed.py --peer cuda [--large]
 
 Both platforms are in this process and run interleaved; outputs are compared first, and
 the run fails where one differs. A line each: milliseconds, how often knapper is
 faster, seconds of compilation (`lowered.compile()`). Last a few functions of large
-arrays, and the time of a call of a small function. `--peer cuda` is JAX's CUDA plugin,
+arrays, and the time of a call of a small function. `--compiling` measures compilation
+alone, by processor time, which other work on the machine moves little. `--peer cuda` is JAX's CUDA plugin,
 with Knapper on the same GPU and float32 matmuls in float32 on both; `--large` are
 models of a GPU's size in bf16, compared with both platforms' own results in float32.
 """
@@ -129,12 +130,39 @@ def measure(function, arguments, rounds, calls=None):
     return {n: statistics.median(t) for n, t in times.items()}, first, outputs
 
 
+def processor_times(names, rounds):
+    """Prints the processor seconds of `lowered.compile()` on both, the median of fresh compilations in turns."""
+    ratios, sums = [], {"knapper": 0.0, PEER: 0.0}
+    for name in names or MODELS:
+        forward, p, x = MODELS[name]()
+        for kind, function in (("forward", forward), ("training", training(forward))):
+            taken = {"knapper": [], PEER: []}
+            for turn in range(rounds):
+                for platform, each in taken.items():
+                    # A constant of its own: neither side has this program in a cache.
+                    changed = lambda p, x, by=turn: (function(p, x), jnp.float32(by))  # noqa: E731, B023
+                    lowered = jax.jit(changed).lower(*jax.device_put((p, x), jax.devices(platform)[0]))
+                    start = time.process_time()
+                    lowered.compile()
+                    each.append(time.process_time() - start)
+            middle = {platform: statistics.median(each) for platform, each in taken.items()}
+            ratios.append(middle["knapper"] / middle[PEER])
+            sums = {platform: sums[platform] + middle[platform] for platform in sums}
+            print(f"{name:18} {kind:9} knapper {middle['knapper']:6.3f} s, JAX {middle[PEER]:6.3f} s of the processor, {ratios[-1]:5.2f}", flush=True)
+    print(
+        f"compiling: {sums['knapper']:.2f} s and {sums[PEER]:.2f} s of the processor, geometric mean of the ratios "
+        f"{statistics.geometric_mean(ratios):.2f}, {sum(r <= 0.5 for r in ratios)} of {len(ratios)} at most 0.5"
+    )
+    return 0
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("names", nargs="*", choices=[[], *MODELS, *LARGE])
     parser.add_argument("--peer", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--large", action="store_true", help="models of a GPU's size alone")
     parser.add_argument("--functions", action="store_true", help="those of large arrays alone")
+    parser.add_argument("--compiling", action="store_true", help="processor time of compilation alone")
     parser.add_argument("--rounds", type=int, default=7)
     arguments = parser.parse_args()
     global PEER
@@ -144,6 +172,8 @@ def main() -> int:
         jax.config.update("jax_default_matmul_precision", "highest")
     if arguments.large:
         return 0 if large(arguments.names, arguments.rounds) else 1
+    if arguments.compiling:
+        return processor_times(arguments.names, arguments.rounds)
     wrong, ratios = [], {"forward": [], "training": []}
     compiling = {"knapper": 0.0, PEER: 0.0}
     for name in () if arguments.functions else arguments.names or MODELS:

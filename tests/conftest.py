@@ -31,6 +31,7 @@ LONGEST = (
     "tests/models/exports_test.py",
     "tests/serving/engine_test.py",
     "tests/pytorch/random_functions_test.py",
+    "tests/stablehlo/random_programs_test.py",
     "tests/pytorch/autograd_cache_test.py",
     "tests/cli/memory_test.py",
     "tests/sweep/sweep_test.py",

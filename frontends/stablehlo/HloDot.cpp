@@ -132,6 +132,16 @@ LogicalResult importConvolution(HloNode &n) {
     }
     x = n.pad(x, n.scalarFor(x, 0), low, high, interior);
   }
+  // A window that fits nowhere has no place, as XLA counts them.
+  for (size_t i = 0; i < spatial && x && filter; ++i) {
+    int64_t size = n.shape(x)[i + 2], window = n.shape(filter)[i + 2];
+    spread[i] = size ? spread[i] : 1; // nothing lies between no elements
+    int64_t padded = size ? (size - 1) * spread[i] + 1 : 0;
+    if (window && padded + pads[i].first + pads[i].second <
+                      (window - 1) * dilations[i] + 1)
+      return n.out(
+          n.broadcastTo(n.scalar(0, type.getElementType()), n.resultDims()));
+  }
   SmallVector<ts::Dim> before, after;
   for (auto [low, high] : pads) {
     before.push_back(n.dim(low));

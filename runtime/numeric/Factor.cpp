@@ -65,7 +65,8 @@ int32_t factorCholesky(double *a, int64_t n) {
       continue;
     }
     double root = std::sqrt(row[0]);
-    for (int64_t i = 0; i < n - j; ++i)
+    row[0] = root; // also of infinity
+    for (int64_t i = 1; i < n - j; ++i)
       row[i] /= root;
   }
   for (int64_t i = 0; i < n; ++i)

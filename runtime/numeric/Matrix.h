@@ -65,7 +65,8 @@ void singular(const double *a, int64_t m, int64_t n, double *u, double *s,
               double *vh);
 /// Eigenvalues, rising, of a symmetric matrix [n, n], whose lower triangle is
 /// read, and unless `v` is null the eigenvectors as its columns [n, n]; by
-/// Jacobi's rotations. NaN or infinity in `a` gives NaN everywhere.
+/// Jacobi's rotations. NaN or infinity in `a` gives NaN everywhere, but for one
+/// number, which is its own eigenvalue.
 void eigenvalues(const double *a, int64_t n, double *w, double *v = nullptr);
 
 //===----------------------------------------------------------------------===//

@@ -146,6 +146,10 @@ TEST(Matrix, SystemsAreSolved) {
   expectClose(positive, {2, 0, 1, 3});
   std::vector<double> negative = {1, 0, 0, -1};
   EXPECT_EQ(factorCholesky(negative.data(), 2), 2);
+  std::vector<double> infinite = {INFINITY, 0, 1, 4};
+  EXPECT_EQ(factorCholesky(infinite.data(), 2), 0);
+  expectClose({infinite.begin() + 1, infinite.end()}, {0, 0, 2});
+  EXPECT_EQ(infinite[0], INFINITY);
 }
 
 TEST(Matrix, RowsOfEveryLength) {
@@ -206,6 +210,10 @@ TEST(Matrix, SpectraAndExponentials) {
   std::vector<double> bad = {1, NAN, NAN, 1};
   eigenvalues(bad.data(), 2, w);
   EXPECT_TRUE(std::isnan(w[0]));
+  std::vector<double> one = {INFINITY}, v(1);
+  eigenvalues(one.data(), 1, w, v.data());
+  EXPECT_EQ(w[0], INFINITY);
+  EXPECT_EQ(v[0], 1);
 }
 
 TEST(Matrix, SchurFormsAndHessenbergFormsMultiplyToTheMatrix) {

@@ -112,6 +112,12 @@ void singular(const double *a, int64_t m, int64_t n, double *u, double *s,
 }
 
 void eigenvalues(const double *a, int64_t n, double *w, double *v) {
+  if (n == 1) { // also where it is not finite, as LAPACK has it
+    w[0] = a[0];
+    if (v)
+      v[0] = 1;
+    return;
+  }
   std::vector<double> b(n * n), turns(v ? n * n : 0, 0.0);
   double scale = 0;
   for (int64_t i = 0; i < n; ++i)

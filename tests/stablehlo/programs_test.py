@@ -96,6 +96,10 @@ OPS = {
     "ties of a pool": (lambda x: jax.grad(lambda x: max_pool(x).sum())(x), np.zeros((1, 6, 6, 2), np.float32)),
     "convolution": (conv, normal(2, 9, 9, 3), normal(3, 3, 3, 8)),
     "one dim": (lambda x, w: lax.conv(x, w, (1,), "SAME"), normal(2, 3, 9), normal(4, 3, 3)),
+    "windows that fit nowhere": (
+        lambda x, w: [lax.conv_general_dilated(x, w, (2,), pads, (spread,), (2,)) for pads, spread in (([(0, 0)], 1), ([(1, 1)], 1), ([(-2, 1)], 2))],
+        normal(2, 3, 2), normal(4, 3, 5),
+    ),
     "dilated": (lambda x, w: lax.conv_general_dilated(x, w, (1, 1), ((2, 1), (0, 3)), (2, 1), (1, 2)), normal(1, 3, 6, 6), normal(4, 3, 3, 2)),
     "calls": (lambda x: jax.jit(jnp.sin)(x) + jax.checkpoint(jnp.cos)(x), X),
     "scan": (lambda x: lax.scan(lambda c, t: (c + t, c * t), jnp.zeros(5), x), X),
