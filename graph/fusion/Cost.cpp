@@ -5,6 +5,7 @@
 #include "ir/tensor/Update.h"
 
 #include "graph/fusion/Views.h"
+#include <numeric>
 
 using namespace mlir;
 using namespace knapper;
@@ -25,13 +26,15 @@ Dim matmulOperations(Operation *op) {
 constexpr int64_t scatteredLoad = 8;
 
 /// An element that a CPU stores by itself, a multiple of `setStride` bytes from
-/// the one before: they share so few sets of the first-level cache (4096 bytes
-/// go once through all of them) that a line is lost before its next element
-/// comes. As operations: 1.5 to 9.5 ns a store on a Zen 5.
+/// the one before: where more lines share sets of the first-level cache than
+/// the sets have ways, a line is lost before its next element comes. As
+/// operations: 1.5 to 9.5 ns a store on a Zen 5.
 constexpr int64_t conflictingStore = 350;
 constexpr int64_t setStride = 1024;
-/// Fewer lines stay in the cache.
-constexpr int64_t leastConflicting = 16;
+/// Bytes that go once through all sets, and lines that a set holds: 64 sets of
+/// 8 to 12 ways in x86 cores.
+constexpr int64_t allSets = 4096;
+constexpr int64_t ways = 8;
 
 /// Operations a result element costs; an estimate for composites.
 int64_t elementOperations(Operation *op) {
@@ -334,7 +337,7 @@ static bool storesConflict(TransposeOp transpose) {
   std::optional<int64_t> bytes = apart.asConstant(),
                          neighbours = from[inner].asConstant();
   return bytes && neighbours && *bytes % setStride == 0 &&
-         *neighbours >= leastConflicting;
+         *neighbours > ways * (allSets / std::gcd(*bytes, allSets));
 }
 
 /// What a hero's kernel spends on storing transposed results. Kernels that only

@@ -114,3 +114,25 @@ func.func @planes_in_many_sets(%x: !x, %w: tensor<64x64xf32>, %u: !u,
   %3 = ts.transpose %2 [0, 2, 1] : tensor<1x4096x8xf32>
   return %1, %3 : !y, !v
 }
+
+// -----
+
+// Planes of 1024 bytes lie in four sets: 32 features find room there.
+// CHECK-LABEL: @planes_in_four_sets
+// CHECK: ts.kernel matmul
+// CHECK: ts.transpose
+// CHECK-NOT: ts.kernel
+// CHECK-LABEL: @too_many_planes_in_four_sets
+// CHECK: ts.kernel matmul
+// CHECK-NOT: ts.transpose
+// CHECK: ts.kernel transpose
+func.func @planes_in_four_sets(%x: tensor<8x256x32xf32>, %w: tensor<32x32xf32>) -> tensor<8x32x256xf32> {
+  %0 = ts.dot %x, %w batch [] x [] contract [2] x [0] : tensor<8x256x32xf32>, tensor<32x32xf32>
+  %1 = ts.transpose %0 [0, 2, 1] : tensor<8x256x32xf32>
+  return %1 : tensor<8x32x256xf32>
+}
+func.func @too_many_planes_in_four_sets(%x: tensor<8x256x64xf32>, %w: tensor<64x64xf32>) -> tensor<8x64x256xf32> {
+  %0 = ts.dot %x, %w batch [] x [] contract [2] x [0] : tensor<8x256x64xf32>, tensor<64x64xf32>
+  %1 = ts.transpose %0 [0, 2, 1] : tensor<8x256x64xf32>
+  return %1 : tensor<8x64x256xf32>
+}
