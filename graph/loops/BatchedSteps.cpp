@@ -49,7 +49,7 @@ std::optional<BatchedSteps::Kind> BatchedSteps::rowOfCapture(SliceOp op) const {
     if (!starts[i].isConstant(0) || !(in[i] == out[i]))
       return std::nullopt;
   std::optional<StepOrder> order = parts.orderOf(starts[0]);
-  return order ? std::optional(Kind{false, *order, elementCount(op.getType())})
+  return order ? std::optional(Kind{false, *order, byteCount(op.getType())})
                : std::nullopt;
 }
 
@@ -58,6 +58,26 @@ static Dim productOf(Value value, ArrayRef<int64_t> dims) {
   for (int64_t d : dims)
     result = result * dimOf(value, d);
   return result;
+}
+
+bool BatchedSteps::charge(Dim bytes) {
+  std::optional<int64_t> known = bytes.asConstant();
+  if (known && *known > budget.bytes)
+    return false;
+  budget.bytes -= known.value_or(0);
+  return true;
+}
+
+Dim BatchedSteps::bytesBefore(Value value) const {
+  if (!orderOf(value))
+    return parts.trips.like(0);
+  Operation *op = value.getDefiningOp();
+  while (isa<ReshapeOp, TransposeOp>(op))
+    op = op->getOperand(0).getDefiningOp();
+  // Matmuls were charged as they were found.
+  bool there =
+      isa<DotOp>(op) || (isa<SliceOp>(op) && isInvariant(op->getOperand(0)));
+  return there ? parts.trips.like(0) : parts.trips * byteCount(value.getType());
 }
 
 bool BatchedSteps::isWorthBatching(DotOp op) {
@@ -76,11 +96,23 @@ bool BatchedSteps::isWorthBatching(DotOp op) {
       productOf(op.getLhs(), op.getLhsContract()).asConstant();
   if (lhs && rhs && (!depth || *depth > budget.depth))
     return false;
-  std::optional<int64_t> bytes =
-      (parts.trips * byteCount(op.getType())).asConstant();
-  if (bytes && *bytes > budget.bytes)
-    return false;
-  budget.bytes -= bytes.value_or(0);
+  Dim bytes = parts.trips * byteCount(op.getType());
+  for (Value operand : op->getOperands())
+    bytes = bytes + bytesBefore(operand);
+  return charge(bytes);
+}
+
+/// Whether all elements are there also where no step asks for them.
+static bool isInside(SliceOp op) {
+  for (auto [in, out, start, step] :
+       llvm::zip(dimsOf(op.getInput()), dimsOf(op.getResult()),
+                 dimsOf(op.getStarts()), op.getSteps())) {
+    Dim last = start + (out - 1) * step;
+    for (Dim place : {start, last})
+      if (!isLess(place.like(-1), place).value_or(false) ||
+          !isLess(place, in).value_or(false))
+        return false;
+  }
   return true;
 }
 
@@ -94,7 +126,9 @@ std::optional<BatchedSteps::Kind> BatchedSteps::classify(Operation *op) {
       !isa<ConstantOp, WeightOp, SizeOp, IotaOp, ReshapeOp, BroadcastOp,
            TransposeOp, SliceOp, ReduceOp, DotOp>(op))
     return std::nullopt;
-  if (parts.changes(op))
+  if (parts.namesOwnSymbol(op))
+    return std::nullopt;
+  if (auto slice = dyn_cast<SliceOp>(op); slice && !isInside(slice))
     return std::nullopt;
   Kind result{true, StepOrder::forward, parts.trips.like(0)};
   for (Value operand : op->getOperands()) {
@@ -109,9 +143,9 @@ std::optional<BatchedSteps::Kind> BatchedSteps::classify(Operation *op) {
   }
   if (result.invariant)
     return result;
-  bool grows = isLess(result.read * budget.growth,
-                      elementCount(op->getResult(0).getType()))
-                   .value_or(true);
+  bool grows =
+      isLess(result.read * budget.growth, byteCount(op->getResult(0).getType()))
+          .value_or(true);
   auto dot = dyn_cast<DotOp>(op);
   if (grows || (dot && !isWorthBatching(dot)))
     return std::nullopt;
@@ -121,9 +155,21 @@ std::optional<BatchedSteps::Kind> BatchedSteps::classify(Operation *op) {
 Value BatchedSteps::before(Value value) {
   if (Value known = made.lookup(value))
     return known;
-  Value result = emit(value.getDefiningOp());
-  made[value] = result;
-  return result;
+  SmallVector<Operation *> needed, open{value.getDefiningOp()};
+  llvm::DenseSet<Operation *> seen{open.front()};
+  while (!open.empty()) {
+    Operation *op = open.pop_back_val();
+    needed.push_back(op);
+    for (Value operand : op->getOperands())
+      if (!made.contains(operand) &&
+          seen.insert(operand.getDefiningOp()).second)
+        open.push_back(operand.getDefiningOp());
+  }
+  llvm::sort(needed,
+             [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
+  for (Operation *op : needed)
+    made[op->getResult(0)] = emit(op);
+  return made.lookup(value);
 }
 
 Value BatchedSteps::emit(Operation *op) {
@@ -131,7 +177,7 @@ Value BatchedSteps::emit(Operation *op) {
     return emitRows(op);
   IRMapping mapping;
   for (Value operand : op->getOperands())
-    mapping.map(operand, before(operand));
+    mapping.map(operand, made.lookup(operand));
   return outer.clone(*op, mapping)->getResult(0);
 }
 
@@ -139,8 +185,8 @@ static SmallVector<int64_t> behindFirst(ArrayRef<int64_t> dims) {
   return llvm::map_to_vector(dims, [](int64_t d) { return d + 1; });
 }
 
-Value BatchedSteps::dotOfAll(OpBuilder &b, DotOp op, Value lhs, bool lhsRows,
-                             Value rhs, bool rhsRows) {
+Value BatchedSteps::emitDot(DotOp op, Value lhs, bool lhsRows, Value rhs,
+                            bool rhsRows) {
   auto dims = [](ArrayRef<int64_t> of, bool rows) {
     return rows ? behindFirst(of) : SmallVector<int64_t>(of);
   };
@@ -156,14 +202,14 @@ Value BatchedSteps::dotOfAll(OpBuilder &b, DotOp op, Value lhs, bool lhsRows,
     place = rankOf(lhs) - op.getLhsContract().size();
   }
   Value result =
-      DotOp::create(b, op.getLoc(), lhs, rhs, lhsBatch, rhsBatch,
+      DotOp::create(outer, op.getLoc(), lhs, rhs, lhsBatch, rhsBatch,
                     dims(op.getLhsContract(), lhsRows),
                     dims(op.getRhsContract(), rhsRows), op.getResultTypeAttr());
   SmallVector<int64_t> order{place};
   for (int64_t d = 0, rank = rankOf(result); d < rank; ++d)
     if (d != place)
       order.push_back(d);
-  return makeTranspose(b, op.getLoc(), result, order);
+  return makeTranspose(outer, op.getLoc(), result, order);
 }
 
 Value BatchedSteps::emitRows(Operation *op) {
@@ -172,13 +218,13 @@ Value BatchedSteps::emitRows(Operation *op) {
   llvm::append_range(dims, dimsOf(op->getResult(0)));
   bool isRow = isa<SliceOp>(op) && isInvariant(op->getOperand(0));
   if (isRow)
-    return makeReshape(outer, loc, before(op->getOperand(0)), dims);
+    return makeReshape(outer, loc, made.lookup(op->getOperand(0)), dims);
   SmallVector<Value> operands;
   for (Value operand : op->getOperands())
-    operands.push_back(before(operand));
+    operands.push_back(made.lookup(operand));
   if (auto dot = dyn_cast<DotOp>(op))
-    return dotOfAll(outer, dot, operands[0], !isInvariant(dot.getLhs()),
-                    operands[1], !isInvariant(dot.getRhs()));
+    return emitDot(dot, operands[0], !isInvariant(dot.getLhs()), operands[1],
+                   !isInvariant(dot.getRhs()));
   if (isa<ReshapeOp>(op))
     return makeReshape(outer, loc, operands[0], dims);
   if (auto transpose = dyn_cast<TransposeOp>(op)) {

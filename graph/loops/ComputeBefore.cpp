@@ -6,16 +6,13 @@ using namespace mlir;
 using namespace knapper;
 using namespace knapper::ts;
 
-/// Whether reading the result costs a step less than computing it.
-static bool isWorthKeeping(Operation *op) {
+/// Whether what no step changes is stored in each step, were it not stored
+/// before the loop. Elementwise ops are mostly computed where they are read.
+static bool isStored(Operation *op) {
   if (isa<DotOp, TransposeOp, ReduceOp>(op))
     return true;
-  // Broadcasts are computed where they are read.
-  return isElementwise(op) && llvm::any_of(op->getOperands(), [](Value value) {
-           Operation *from = value.getDefiningOp();
-           return !isa_and_present<ConstantOp, BroadcastOp, SizeOp, IotaOp>(
-               from);
-         });
+  return isElementwise(op) &&
+         llvm::any_of(op->getUsers(), llvm::IsaPred<DotOp>);
 }
 
 bool knapper::computeBefore(LoopParts &parts, LoopBudget &budget) {
@@ -27,7 +24,7 @@ bool knapper::computeBefore(LoopParts &parts, LoopBudget &budget) {
       continue;
     Value value = op.getResult(0);
     if (steps.isInvariant(value)) {
-      if (isWorthKeeping(&op))
+      if (isStored(&op) && steps.charge(byteCount(value.getType())))
         instead[value] = parts.capture(steps.before(value));
     } else if (auto dot = dyn_cast<DotOp>(op)) {
       std::optional<StepOrder> order = steps.orderOf(value);
@@ -38,15 +35,6 @@ bool knapper::computeBefore(LoopParts &parts, LoopBudget &budget) {
           b, op.getLoc(), parts.capture(steps.before(value)), *order);
     }
   }
-  for (auto [value, inside] : instead)
-    value.replaceAllUsesWith(inside);
-  auto renew = [&](Value &value) {
-    if (Value inside = instead.lookup(value))
-      value = inside;
-  };
-  for (LoopParts::Carried &each : parts.carried)
-    renew(each.next);
-  for (LoopParts::Scan &each : parts.scans)
-    renew(each.value);
+  parts.replace(instead);
   return !instead.empty();
 }

@@ -12,9 +12,14 @@ std::optional<LoopParts> LoopParts::of(LoopOp loop) {
   if (!loop.getTrips() || loop.getCondition() || loop.getCount() ||
       !loop.getSymbols().empty())
     return std::nullopt;
+  func::FuncOp function = bodyOf(loop, loop.getBodyAttr());
+  for (func::FuncOp part : withBodies(function))
+    for (Operation &op : part.getBody().front().without_terminator())
+      if (!isMemoryEffectFree(&op))
+        return std::nullopt;
   LoopParts parts;
   parts.loop = loop;
-  parts.body = &bodyOf(loop, loop.getBodyAttr()).getBody().front();
+  parts.body = &function.getBody().front();
   parts.trips = Dim(*loop.getTrips());
   parts.counter = Dim::symbol(loop.getContext(), loop.getCounter());
   parts.own.insert(loop.getCounterAttr());
@@ -79,7 +84,7 @@ Value LoopParts::readRow(OpBuilder &b, Location loc, Value whole,
   return makeReshape(b, loc, slice, ArrayRef<Dim>(dimsOf(whole)).drop_front());
 }
 
-bool LoopParts::changes(Operation *op) const {
+bool LoopParts::namesOwnSymbol(Operation *op) const {
   llvm::SetVector<StringAttr> symbols;
   for (Type type : op->getResultTypes())
     for (Dim dim : dimsOf(type))
@@ -90,6 +95,19 @@ bool LoopParts::changes(Operation *op) const {
   });
   return llvm::any_of(symbols,
                       [&](StringAttr name) { return own.contains(name); });
+}
+
+void LoopParts::replace(const llvm::DenseMap<Value, Value> &values) {
+  for (auto [value, by] : values)
+    Value(value).replaceAllUsesWith(by);
+  auto renew = [&](Value &value) {
+    if (Value by = values.lookup(value))
+      value = by;
+  };
+  for (Carried &each : carried)
+    renew(each.next);
+  for (Scan &each : scans)
+    renew(each.value);
 }
 
 void LoopParts::rebuild() {

@@ -25,20 +25,25 @@ struct LoopParts {
     mlir::Value result; ///< null for one that is new
   };
 
-  /// Nothing for a loop that data ends, or whose sizes change.
+  /// Nothing for a loop that data ends, whose sizes change, or whose body has
+  /// effects: checks, operators of the host that may have some.
   static std::optional<LoopParts> of(ts::LoopOp loop);
 
   /// An outer value in the body.
   mlir::Value capture(mlir::Value outside);
-  /// The order in which an index of the body counts the steps.
+  /// The order in which an index of the body counts the steps; forward where
+  /// there are none.
   std::optional<StepOrder> orderOf(ts::Dim index);
   /// The row of a step.
   ts::Dim row(StepOrder order) const;
   /// Row `row(order)` of `whole`, [T, ...], without its first dim.
   mlir::Value readRow(mlir::OpBuilder &b, mlir::Location loc, mlir::Value whole,
                       StepOrder order) const;
-  /// Whether the op's sizes or attributes differ between steps.
-  bool changes(mlir::Operation *op) const;
+  /// Whether a size of the op's results or an attribute of it is of the body:
+  /// the counter, or a symbol that an op of the body sets.
+  bool namesOwnSymbol(mlir::Operation *op) const;
+  /// Other values of the body in the place of these.
+  void replace(const llvm::DenseMap<mlir::Value, mlir::Value> &values);
   /// Replaces the loop; ops of the body that nobody reads go.
   void rebuild();
 
@@ -51,6 +56,7 @@ struct LoopParts {
 
 private:
   llvm::DenseSet<mlir::StringAttr> own; ///< symbols that the body sets
+  /// Answers of `orderOf`.
   llvm::DenseMap<mlir::Attribute, std::optional<StepOrder>> orders;
 };
 

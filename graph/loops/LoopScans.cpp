@@ -8,16 +8,16 @@ using namespace knapper;
 using namespace knapper::ts;
 
 bool knapper::captureUnchanged(LoopParts &parts) {
-  bool changed = false;
+  size_t before = parts.carried.size();
   llvm::erase_if(parts.carried, [&](LoopParts::Carried &each) {
     if (each.next != each.inside ||
         each.initial.getType() != each.inside.getType())
       return false;
     each.result.replaceAllUsesWith(each.initial);
     parts.captures.push_back({each.initial, each.inside});
-    return changed = true;
+    return true;
   });
-  return changed;
+  return parts.carried.size() != before;
 }
 
 /// The only element of an integer tensor, by the sizes of the body.
@@ -51,18 +51,19 @@ bool knapper::sliceInOrder(LoopParts &parts) {
             index ? parts.orderOf(*index) : std::nullopt)
       found.push_back({gather, *order});
   }
+  llvm::DenseMap<Value, Value> rows;
   for (auto [gather, order] : found) {
     OpBuilder b(gather);
     Value row = parts.readRow(b, gather.getLoc(), gather.getInput(), order);
-    gather.replaceAllUsesWith(
-        makeReshape(b, gather.getLoc(), row, dimsOf(gather.getResult())));
-    gather.erase();
+    rows[gather] =
+        makeReshape(b, gather.getLoc(), row, dimsOf(gather.getResult()));
   }
+  parts.replace(rows);
   return !found.empty();
 }
 
 bool knapper::stackRows(LoopParts &parts) {
-  bool changed = false;
+  size_t before = parts.carried.size();
   SymbolicValueCache cache;
   llvm::erase_if(parts.carried, [&](const LoopParts::Carried &each) {
     // Each step overwrites a row that no step reads: what was there first
@@ -89,9 +90,9 @@ bool knapper::stackRows(LoopParts &parts) {
     OpBuilder b(scatter);
     Value value = makeReshape(b, scatter.getLoc(), scatter.getUpdates(), row);
     parts.scans.push_back({value, *order, each.result});
-    return changed = true;
+    return true;
   });
-  return changed;
+  return parts.carried.size() != before;
 }
 
 bool knapper::dropUnused(LoopParts &parts) {
@@ -102,9 +103,6 @@ bool knapper::dropUnused(LoopParts &parts) {
       open.push_back(value);
   };
   auto wanted = [](Value result) { return !result || !result.use_empty(); };
-  for (Operation &op : parts.body->without_terminator())
-    if (!isPure(&op))
-      llvm::for_each(op.getOperands(), want);
   for (const LoopParts::Scan &each : parts.scans)
     if (wanted(each.result))
       want(each.value);

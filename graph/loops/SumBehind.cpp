@@ -24,16 +24,20 @@ struct LoopSum {
   }
 };
 
-/// Rows of all steps beside the loop.
+/// Rows of all steps beside the loop: computed before it or, where `before` is
+/// null, a scan of it.
 struct StackedRows {
-  Value before; ///< computed before it, or
-  size_t scan;  ///< a scan of it
+  Value before;
+  size_t scan;
 };
 
 class SumMover {
 public:
   SumMover(LoopParts &parts, LoopBudget &budget)
-      : parts(parts), budget(budget), steps(parts, budget) {}
+      : parts(parts), budget(budget), steps(parts, budget) {
+    for (auto [i, scan] : llvm::enumerate(parts.scans))
+      kept.insert({scan.value, i});
+  }
   void run();
 
 private:
@@ -71,7 +75,7 @@ std::optional<LoopSum> SumMover::match(size_t carried) {
     bool adds = reduce && reduce.getKind() == ReduceKind::add;
     if (!adds && !isa<TransposeOp, ReshapeOp>(op))
       break;
-    if (parts.changes(op))
+    if (parts.namesOwnSymbol(op))
       return std::nullopt;
     sums |= adds;
     sum.moved.push_back(op);
@@ -79,7 +83,7 @@ std::optional<LoopSum> SumMover::match(size_t carried) {
   }
   if (auto dot = value.getDefiningOp<DotOp>()) {
     sum.dot = dot;
-    return parts.changes(dot) ? std::nullopt : std::optional(sum);
+    return parts.namesOwnSymbol(dot) ? std::nullopt : std::optional(sum);
   }
   if (!sums)
     return std::nullopt;
@@ -110,8 +114,12 @@ bool SumMover::isWorthMoving(DotOp dot) {
     // Invariant operands would be read again and again.
     if (steps.isInvariant(operand))
       return false;
-    if (steps.orderOf(operand) || isKept(operand))
+    if (isKept(operand))
       continue;
+    if (steps.orderOf(operand)) {
+      bytes = bytes + steps.bytesBefore(operand);
+      continue;
+    }
     written = written + elementCount(operand.getType());
     bytes = bytes + byteCount(operand.getType()) * parts.trips;
   }
@@ -120,11 +128,7 @@ bool SumMover::isWorthMoving(DotOp dot) {
       isLess(elementCount(dot.getType()), written).value_or(true) ||
       !commonOrder({dot.getLhs(), dot.getRhs()}))
     return false;
-  std::optional<int64_t> known = bytes.asConstant();
-  if (known && *known > budget.bytes)
-    return false;
-  budget.bytes -= known.value_or(0);
-  return true;
+  return steps.charge(bytes);
 }
 
 void SumMover::keep(Value value, StepOrder order) {

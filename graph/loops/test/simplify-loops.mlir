@@ -231,3 +231,100 @@ func.func private @while_step(%x: tensor<f32>, %y: tensor<f32>) -> (tensor<i1>, 
   %1 = ts.compare lt %0, %y : tensor<f32>
   return %1, %0, %y : tensor<i1>, tensor<f32>, tensor<f32>
 }
+
+// -----
+
+!v = tensor<4xf32>
+!s = tensor<6x4xf32>
+
+// Rows that the body returns as they are.
+// CHECK-LABEL: func.func private @returned_step
+// CHECK: ts.slice
+// CHECK-NOT: ts.gather
+func.func @returned(%x: !s, %h: !v) -> (!v, !s, !s) {
+  %0:3 = ts.loop @returned_step counter "step" trips <6> carried(%h : !v) captures(%x : !s) symbols [] reversed [false, true] to(!v, !s, !s)
+  return %0#0, %0#1, %0#2 : !v, !s, !s
+}
+func.func private @returned_step(%h: !v, %x: !s) -> (!v, !v, !v) {
+  %i = ts.size <"step"> : tensor<i64>
+  %0 = ts.gather %x, %i dim 0 : !s, tensor<i64>
+  %1 = ts.add %0, %h : !v
+  return %0, %1, %0 : !v, !v, !v
+}
+
+// -----
+
+!w = tensor<8x8xf32>
+
+// A sum does not leave the loop whose checks would go with it.
+// CHECK-LABEL: func.func @checked
+// CHECK-NOT: ts.dot
+// CHECK: ts.loop @checked_step
+// CHECK-NOT: ts.dot
+// CHECK-LABEL: func.func private @checked_step
+// CHECK: ts.check
+// CHECK: ts.dot
+func.func @checked(%x: tensor<6x1x8xf32>, %w: !w, %y: tensor<?xf32, #ts.dims<"n">>) -> !w {
+  %0 = ts.loop @checked_step counter "step" trips <6> carried(%w : !w) captures(%x : tensor<6x1x8xf32>) symbols [] reversed [] to(!w)
+  return %0 : !w
+}
+func.func private @checked_step(%a: !w, %x: tensor<6x1x8xf32>) -> !w {
+  ts.check <0> le <"n"> "too short"
+  %0 = ts.slice %x [#ts.dim<"step">, #ts.dim<0>, #ts.dim<0>] [1, 1, 1] : tensor<6x1x8xf32> to tensor<1x1x8xf32>
+  %1 = ts.reshape %0 : tensor<1x1x8xf32> to tensor<1x8xf32>
+  %2 = ts.dot %1, %1 batch [] x [] contract [0] x [0] : tensor<1x8xf32>, tensor<1x8xf32>
+  %3 = ts.add %a, %2 : !w
+  return %3 : !w
+}
+
+// -----
+
+!h = tensor<64xf32>
+!v = tensor<?x4xf32, #ts.dims<"n", 4>>
+
+// Elementwise ops are computed where they are read, however large what they
+// make; a matmul before the loop reads no element that may be outside.
+// CHECK-LABEL: func.func @in_place
+// CHECK-NEXT: %{{.*}} = ts.loop
+// CHECK-LABEL: func.func private @in_place_step
+// CHECK: ts.abs
+// CHECK: ts.reduce
+// CHECK: ts.dot
+func.func @in_place(%h: !h, %v: !h, %x: !v) -> !h {
+  %0 = ts.loop @in_place_step counter "step" trips <"n"> carried(%h : !h) captures(%v, %x : !h, !v) symbols [] reversed [] to(!h)
+  return %0 : !h
+}
+func.func private @in_place_step(%h: !h, %v: !h, %x: !v) -> !h {
+  %0 = ts.broadcast %v [0] : !h to tensor<64x64xf32>
+  %1 = ts.broadcast %v [1] : !h to tensor<64x64xf32>
+  %2 = ts.sub %0, %1 : tensor<64x64xf32>
+  %3 = ts.abs %2 : tensor<64x64xf32>
+  %4 = ts.broadcast %h [1] : !h to tensor<64x64xf32>
+  %5 = ts.mul %3, %4 : tensor<64x64xf32>
+  %6 = ts.reduce max %5 [1] : tensor<64x64xf32>
+  %7 = ts.slice %x [#ts.dim<"n - 1">, #ts.dim<0>] [1, 1] : !v to tensor<1x4xf32>
+  %8 = ts.dot %7, %7 batch [] x [] contract [0, 1] x [0, 1] : tensor<1x4xf32>, tensor<1x4xf32>
+  %9 = ts.broadcast %8 [] : tensor<f32> to !h
+  %10 = ts.mul %6, %9 : !h
+  return %10 : !h
+}
+
+// -----
+
+!v = tensor<2x4xf32>
+!s = tensor<6x2x4xf32>
+
+// What is a scan already is read by the sum.
+// CHECK-LABEL: func.func @scanned
+// CHECK: %[[R:.*]]:3 = ts.loop @scanned_step {{.*}} reversed [true, true]
+// CHECK: ts.dot %[[R]]#1, %[[R]]#2 batch [] x [] contract [0, 1] x [0, 1]
+func.func @scanned(%h: !v, %w: tensor<4x4xf32>) -> (!v, tensor<4x4xf32>, !s) {
+  %0:3 = ts.loop @scanned_step counter "step" trips <6> carried(%h, %w : !v, tensor<4x4xf32>) captures() symbols [] reversed [true] to(!v, tensor<4x4xf32>, !s)
+  return %0#0, %0#1, %0#2 : !v, tensor<4x4xf32>, !s
+}
+func.func private @scanned_step(%h: !v, %w: tensor<4x4xf32>) -> (!v, tensor<4x4xf32>, !v) {
+  %0 = ts.tanh %h : !v
+  %1 = ts.dot %h, %0 batch [] x [] contract [0] x [0] : !v, !v
+  %2 = ts.add %w, %1 : tensor<4x4xf32>
+  return %0, %2, %h : !v, tensor<4x4xf32>, !v
+}
