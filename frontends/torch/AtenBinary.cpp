@@ -143,6 +143,9 @@ template <P predicate> LogicalResult compare(AtenNode &n) {
   Type type = n.commonElement();
   if (!type)
     return failure();
+  // float32 holds floats of eight bits.
+  if (isa<FloatType>(type) && type.getIntOrFloatBitWidth() < 16)
+    type = n.b.getF32Type();
   return n.out(
       n.compare(predicate, n.operand("self", type), n.operand("other", type)));
 }

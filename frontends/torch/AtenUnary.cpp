@@ -62,10 +62,12 @@ LogicalResult importSign(AtenNode &n) {
   Value x = n.operand("self");
   if (x && n.element().isInteger(1))
     return n.out(x);
-  // NaN gives 0 in torch.
+  // NaN and -0 give 0 in torch.
   Value sign = n.make<ts::SignOp>(x);
-  if (sign && isa<FloatType>(n.element()))
-    sign = n.select(n.make<ts::IsNanOp>(x), n.scalarFor(x, 0), sign);
+  if (sign && isa<FloatType>(n.element())) {
+    Value zero = n.scalarFor(x, 0);
+    sign = n.select(n.compare(P::gt, n.make<ts::AbsOp>(x), zero), sign, zero);
+  }
   return n.out(sign);
 }
 
@@ -94,9 +96,12 @@ template <typename Op, bool integers> LogicalResult test(AtenNode &n) {
   Value x = n.tensor("self");
   if (!x)
     return failure();
-  if (!isa<FloatType>(ts::elementTypeOf(x)))
+  auto element = dyn_cast<FloatType>(ts::elementTypeOf(x));
+  if (!element)
     return n.out(n.broadcastTo(n.integerScalar(integers, n.b.getI1Type()),
                                ts::dimsOf(x)));
+  if (element.getWidth() < 16) // float32 holds floats of eight bits
+    x = n.convert(x, n.b.getF32Type());
   return n.out(n.make<Op>(x));
 }
 

@@ -44,6 +44,25 @@ def test_arguments_over_one_memory(views):
     torch.testing.assert_close(function(*apart), want)
 
 
+RESULTS_OVER_ONE_MEMORY = [
+    lambda y: (y, y.view(-1)),
+    lambda y: (y.t(), y.view(-1), y[1], y),
+    lambda y: (y[0], y.t()),
+    lambda y: (y, y.clone()),
+]
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("results", RESULTS_OVER_ONE_MEMORY)
+def test_results_over_one_memory(results, dynamic):
+    """What is written into one is seen in the others, as in eager."""
+    x = torch.randn(3, 4)
+    got, want = compiled(lambda x: results(x * 2), dynamic=dynamic)(x), results(x * 2)
+    got[0].zero_(), want[0].zero_()
+    for mine, other in zip(got, want, strict=True):
+        assert torch.equal(mine, other) and mine.stride() == other.stride()
+
+
 def test_a_graph_of_views_alone():
     def function(x):
         return x.view(2, 3), x[1:], x.expand(2, 6)

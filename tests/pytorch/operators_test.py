@@ -420,6 +420,19 @@ def test_floats_of_eight_bits(dtype):
         torch.testing.assert_close(back(every), every.to(source) * 2, rtol=0, atol=0, equal_nan=True)
 
 
+@pytest.mark.parametrize("dtype", EIGHT_BITS)
+def test_comparisons_of_eight_bits(dtype):
+    every = torch.arange(256, dtype=torch.uint8).view(dtype)
+    other = torch.arange(255, -1, -1, dtype=torch.uint8).view(dtype)
+    check(lambda x, y: (x == y, x != y, x == x, x == 2, torch.isnan(x)), every, other, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_the_sign_of_a_negative_zero_is_zero(dtype):
+    x = torch.tensor([-0.0, 0.0, -1e-7, 3.0, float("inf"), float("-inf"), float("nan")]).to(dtype)
+    check(lambda x: (x.sign(), x.sgn(), x.sign().signbit(), x.sgn().signbit()), x, rtol=0, atol=0)
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_float64_is_rounded_as_torch_does(dtype):
     """To float32 first: a number just above the middle of two of 16 bits."""

@@ -87,10 +87,11 @@ class Describer(NodeDescriber):
         )
 
     def base_of(
-        self, node: Node, outputs: Any, argument_of: dict[Node, int]
+        self, node: Node, outputs: Any, argument_of: dict[Node, int], trained: bool
     ) -> tuple[str, Node, int] | None:
         """What the result is a view of: an argument, also one that has been written, or
-        another result, which it does not begin with."""
+        another result that is all of the memory. trained: with a backward, where
+        AOTAutograd itself makes what begins where another result does."""
         value = node.meta["val"]
         storage = value.untyped_storage()._cdata
 
@@ -110,9 +111,11 @@ class Describer(NodeDescriber):
             if holds(written.args[1]):
                 return "argument", written.args[1], index  # type: ignore[return-value]
         offset = value.storage_offset()
-        if isinstance(offset, int) and offset == 0:
+        if trained and isinstance(offset, int) and offset == 0:
             return None
         for other in outputs:
+            if other is node and memory.is_whole(value):
+                return None  # the memory is that of the first
             if holds(other) and other in self.keys and memory.is_whole(other.meta["val"]):
                 return "output", other, -1
         return None
@@ -233,7 +236,7 @@ class Results:
 
     def _tensor(self, entry: Node, value: torch.Tensor) -> tuple[str, Any]:
         """An output, or a view of an argument or of another output."""
-        found = self.graph.base_of(entry, self.given, self.argument_of)
+        found = self.graph.base_of(entry, self.given, self.argument_of, self.saved is not None)
         if found is None:
             return "output", self.add(entry)
         kind, base, place = found
