@@ -173,6 +173,7 @@ private:
     if (!open)
       return;
     answered = false;
+    largest = 0;
     setHandling(false);
     current = {};
     parser.emplace();
@@ -380,7 +381,8 @@ private:
       writeNow();
     else
       held = holds;
-    if (unsent() > state->options.mostUnsent + (answered ? bytes : 0))
+    largest = std::max(largest, bytes);
+    if (unsent() > state->options.mostUnsent + largest)
       close();
   }
 
@@ -417,6 +419,8 @@ private:
       if (writing.empty()) {
         if (answered)
           finish();
+        else if (onTaken)
+          post(std::exchange(onTaken, nullptr));
         return;
       }
     }
@@ -440,6 +444,7 @@ private:
     setHandling(false);
     patience.cancel();
     onClosed = nullptr;
+    onTaken = nullptr;
     writing.shrink_to_fit();
     waiting.shrink_to_fit();
     if (keepAlive) {
@@ -482,6 +487,7 @@ private:
     if (handling && onClosed)
       std::exchange(onClosed, nullptr)();
     onClosed = nullptr;
+    onTaken = nullptr;
     setHandling(false);
   }
 
@@ -510,6 +516,7 @@ private:
   bool lingers = false;
   bool holds = false;    ///< a function runs that may write more
   bool held = false;     ///< it has written
+  size_t largest = 0;    ///< part of the answer, in bytes
   bool answered = false; ///< all of the answer is in `waiting` or written
   bool handling = false; ///< a request is being answered
 };
