@@ -56,7 +56,10 @@ def binary(d: Draw) -> str:
     if kinds == {"f"} and d.random.random() < 0.4:
         return f"{d.one(OF_FLOAT_PAIRS + ['jnp.divide', 'jnp.power', 'jnp.remainder', 'jnp.floor_divide', 'jnp.fmod'])}({x}, {y})"
     if kinds == {"i"} and d.random.random() < 0.5:
-        return f"{d.one(OF_INT_PAIRS)}({x}, {y})"
+        name = d.one(OF_INT_PAIRS)
+        if name.startswith("lax."):  # these take no numbers of another type
+            x, y = (v if v in d.values else f"jnp.full_like({names[0]}, {v})" for v in (x, y))
+        return f"{name}({x}, {y})"
     if "c" in kinds:
         return f"{d.one(OF_PAIRS[:3] + ['jnp.divide', 'jnp.power'], [3, 3, 3, 2, 1])}({x}, {y})"
     return f"{d.one(OF_PAIRS + ['jnp.divide'])}({x}, {y})"
