@@ -1,14 +1,15 @@
 """Whether two platforms' results are the same program's, as far as rounding goes.
 
 Where they differ, the program runs in float64 on JAX's CPU, exactly and with every value moved, where it is
-made and where it is read, by a rounding of the dtype that the program has there. An element is wrong that is further
-from the exact one than a few times what rounding moves it and JAX's own error there. JAX runs jitted, and an operation
-after the other: then roundings inside of a line (a softmax and its tangent) are seen too.
+made and where it is read, by a rounding of the dtype that the program has there; so are the values of operations inside
+of a line (the variance in a norm). An element is wrong that is further from the exact one than a few times what
+rounding moves it and JAX's own error there, jitted or an operation after the other.
 """
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -82,21 +83,38 @@ def _moved(value: Any, factor: Any, slope: Any) -> Any:
 _moved.defjvp(lambda given, tangents: (_moved(*given), tangents[0] * given[2]))
 
 
+def _inside(jaxpr: Any, constants: Any, given: Any, move: Callable[[Any, int], Any]) -> list[Any]:
+    """The results of a jaxpr with every operation's moved; calls are gone through."""
+    known = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*constants, *given]))
+    for place, equation in enumerate(jaxpr.eqns):
+        operands = [each.val if hasattr(each, "val") else known[each] for each in equation.invars]
+        if equation.primitive.name in ("jit", "pjit"):
+            inner = equation.params["jaxpr"]
+            results = _inside(inner.jaxpr, inner.consts, operands, lambda value, at, place=place: move(value, 31 * place + at))
+        else:
+            parameters = equation.primitive.get_bind_params(equation.params)
+            functions, parameters = parameters if isinstance(parameters, tuple) else ((), parameters)  # by JAX's version
+            results = equation.primitive.bind(*functions, *operands, **parameters)
+            results = results if equation.primitive.multiple_results else [results]
+            results = [move(value, place) for value in results]
+        known.update(zip(equation.outvars, results))
+    return [each.val if hasattr(each, "val") else known[each] for each in jaxpr.outvars]
+
+
 class Exact:
-    """The program in float64, with its values moved by roundings."""
+    """The program in float64, with its values moved by roundings: operands where they are read,
+    and what each operation inside of a line gives."""
 
     def __init__(self, program: Program):
         self.program = program
         self.device = jax.devices("cpu")[0]
         seed: list[Any] = []
 
-        def moved(value: Any, dtype: str, place: int) -> Any:
-            if dtype not in UNITS:
+        def move(value: Any, dtype: str, place: int) -> Any:
+            if dtype not in UNITS or not jnp.issubdtype(jnp.asarray(value).dtype, jnp.inexact):
                 return value
             value = jnp.asarray(value)
             number, units = seed
-            if not jnp.issubdtype(value.dtype, jnp.inexact):
-                return value
             signs = [_signs(value, number, 2 * place + i) * units for i in range(2)]
             factor, slope = ((1 + sign * UNITS[dtype] / 2).astype(value.dtype) for sign in signs)
             value = _moved(value, factor, slope) + (signs[0] * LEAST[dtype]).astype(value.dtype)
@@ -105,7 +123,15 @@ class Exact:
                 value = jnp.where(over, jnp.sign(value) * jnp.inf, value)
             return value
 
-        function = program.build(moved)
+        def line(function: Any, dtype: str, dtypes: list[str], place: int, *operands: Any) -> Any:
+            first = 1000 * place
+            operands = tuple(move(value, each, first + i) for i, (value, each) in enumerate(zip(operands, dtypes)))
+            coarsest = max((each for each in (dtype, *dtypes) if each in UNITS), key=UNITS.__getitem__, default=dtype)
+            jaxpr = jax.make_jaxpr(function)(*operands)
+            [result] = _inside(jaxpr.jaxpr, jaxpr.consts, operands, lambda value, at: move(value, coarsest, first + 100 + at))
+            return move(result, dtype, first + 99)
+
+        function = program.build(line)
 
         def called(number: Any, units: Any, *arguments: Any) -> Any:
             seed[:] = [number, units]

@@ -60,8 +60,8 @@ class Program:
         return [i for i, given in enumerate(self.inputs.values()) if given.dtype in FLOATS]
 
     def build(self, moved: Callable[..., Any] | None = None) -> Callable[..., Any]:
-        """The function, transformed. With `moved` its floats are float64, and every value goes through
-        `moved(value, dtype, place)` where it is read and where it is made."""
+        """The function, transformed. With `moved` its floats are float64, and a line is
+        `moved(function, result dtype, operand dtypes, place, *operands)`."""
         source, space = self.source(), {"jax": jax, "jnp": jnp, "lax": lax, "np": np}
         if moved is not None:
             source, space["moved"] = _wide(self), moved
@@ -85,12 +85,15 @@ def _wide(program: Program) -> str:
         # What must keep its width says `jnp.dtype("float32")`.
         return re.sub(r"jnp\.(float32|bfloat16|float16|complex64)\b", lambda m: f"jnp.{WIDER[m[1]]}", text)
 
-    places = iter(range(1 << 20))
     lines = []
-    for line in program.lines:
+    for place, line in enumerate(program.lines):
         name, _, text = line.partition(" = ")
-        text = re.sub(r"\b[xv]\d+\b", lambda m: f'moved({m[0]}, "{program.dtypes[m[0]]}", {next(places)})', widened(text))
-        lines.append(f'{name} = moved({text}, "{program.dtypes[name]}", {next(places)})')
+        # An operand that is read twice is read twice: each has roundings of its own.
+        read: list[str] = []
+        text = re.sub(r"\b[xv]\d+\b", lambda m: f"a{len(read)}" if read.append(m[0]) is None else "", widened(text))
+        names = ", ".join(f"a{i + 1}" for i in range(len(read)))
+        given = [program.dtypes[each] for each in read]
+        lines.append(f'{name} = moved(lambda {names}: {text}, "{program.dtypes[name]}", {given}, {place}, {", ".join(read)})')
     return dataclasses.replace(program, lines=lines).source()
 
 

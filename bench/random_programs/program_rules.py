@@ -56,7 +56,10 @@ def binary(d: Draw) -> str:
     if kinds == {"f"} and d.random.random() < 0.4:
         return f"{d.one(OF_FLOAT_PAIRS + ['jnp.divide', 'jnp.power', 'jnp.remainder', 'jnp.floor_divide', 'jnp.fmod'])}({x}, {y})"
     if kinds == {"i"} and d.random.random() < 0.5:
-        return f"{d.one(OF_INT_PAIRS)}({x}, {y})"
+        name = d.one(OF_INT_PAIRS)
+        if name.startswith("lax."):  # these take no numbers of another type
+            x, y = (v if v in d.values else f"jnp.full_like({names[0]}, {v})" for v in (x, y))
+        return f"{name}({x}, {y})"
     if "c" in kinds:
         return f"{d.one(OF_PAIRS[:3] + ['jnp.divide', 'jnp.power'], [3, 3, 3, 2, 1])}({x}, {y})"
     return f"{d.one(OF_PAIRS + ['jnp.divide'])}({x}, {y})"
@@ -224,12 +227,14 @@ def ordered(d: Draw) -> str:
     x = d.number(1)
     axis = d.axis(x, filled=True)
     n = d.shape(x)[-1]
+    # Where NaN goes hangs on its sign, which that of an invalid operation has from the code.
+    number = f"jnp.nan_to_num({x})" if d.kind(x) == "f" else x
     return d.one([
         f"jnp.sort({x}, {axis})", f"jnp.sort({x}, {axis}, descending=True)", f"jnp.argsort({x}, {axis})", f"jnp.argmax({x}, {axis})", f"jnp.argmin({x}, {axis})",
         f"jnp.argsort({x}, {axis}, descending=True)",
-        f"lax.top_k({x}, {min(n, d.one([1, 2, 3]))})[{d.one([0, 1])}]" if n else f"{x} * 2", f"jnp.searchsorted(jnp.sort({x}.ravel()), {x})",
+        f"lax.top_k({number}, {min(n, d.one([1, 2, 3]))})[{d.one([0, 1])}]" if n else f"{x} * 2", f"jnp.searchsorted(jnp.sort({x}.ravel()), {x})",
         f"lax.sort(({x}, {x} * 2), dimension={axis % len(d.shape(x))}, num_keys=1)[1]",
-        f"jnp.partition({x}, 0, {axis})", f"jnp.digitize({x}, jnp.array([-1, 0, 1, 2], {x}.dtype))",
+        f"jnp.partition({number}, 0, {axis})", f"jnp.digitize({x}, jnp.array([-1, 0, 1, 2], {x}.dtype))",
         f"jnp.nanargmax(jnp.nan_to_num({x}), {axis})" if d.kind(x) == "f" else f"{x} + 1",
     ])  # fmt: skip
 

@@ -14,8 +14,9 @@ def gathered(d: Draw) -> str:
     at = d.one([d.int() if any(v.dtype.name in ("int32", "int8") for v in d.values.values()) else "jnp.arange(2)",
         f"jnp.array({[d.random.randint(-n, n - 1) for _ in range(d.one([1, 2, 5]))]})"])
     small = [max(1, s - d.one([0, 0, 1])) for s in d.shape(x)]
-    starts = ", ".join(d.one(["0", "1", "-1", "5",
-        f"{d.int()}.ravel()[0]" if "int32" in [v.dtype.name for v in d.values.values() if v.shape and v.size] else "0"]) for _ in small)
+    known = any(v.dtype.name == "int32" and v.shape and v.size for v in d.values.values())
+    # Of one type with 64 bits too, which numbers alone would be of.
+    starts = ", ".join(d.one(["jnp.int32(0)", "jnp.int32(1)", "jnp.int32(-1)", "jnp.int32(5)", f"{d.int()}.ravel()[0].astype(jnp.int32)" if known else "jnp.int32(0)"]) for _ in small)
     return d.one([
         f"jnp.take({x}, {at}, axis={axis})", f"jnp.take({x}, {at}, axis={axis}, mode='clip')", f"{x}[{at}]", f"jnp.take({x}, {at}, axis={axis}, mode='wrap')",
         f"lax.dynamic_slice({x}, [{starts}], {small})", f"jnp.take_along_axis({x}, jnp.argsort({x}, {axis}), {axis})" if d.kind(x) != "c" else f"{x} * 2",

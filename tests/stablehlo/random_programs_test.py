@@ -92,6 +92,16 @@ def test_rounding_explains_what_jumps_and_nothing_else():
         assert (program_compare.wrong(program, got, want) == "") == explained
 
 
+def test_roundings_inside_of_a_line_are_seen():
+    """The variance of numbers that are nearly the same cancels in 16 bits."""
+    near = Input([1, 3], "float16", values="given", given=[-0.6083984375, -0.7001953125, -0.70458984375])
+    program = Program({"x0": near}, ["v0 = jax.nn.standardize(x0, -1)"], ["v0"], {"x0": "float16", "v0": "float16"})
+    want = on_cpu(program)
+    for factor, explained in ((0.95, True), (100.0, False)):
+        got = [(leaf * np.float16(factor)).astype(np.float16) for leaf in want]
+        assert (program_compare.wrong(program, got, want) == "") == explained
+
+
 def test_a_failing_program_becomes_small():
     program = made_of("v0 = x0 + x1", "v1 = jnp.exp(v0)", "v2 = v1.T", "v3 = lax.erf(v2)", "v4 = v3 * 2", results=["v1", "v4"], transform="vmap")
     small = program_minimise.minimise(program, lambda p: any("erf" in line for line in p.lines))
