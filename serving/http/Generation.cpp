@@ -317,7 +317,6 @@ void Generation::abortLater() {
 }
 
 void Generation::fail(const ApiError &error) {
-  failed = true;
   if (begun) { // the status is gone
     exchange->write("data: " + error.json() + "\n\n");
     exchange->end();
@@ -348,7 +347,7 @@ void Generation::finishAnswer() {
     completion += choice.tokens;
   metrics.promptTokens += static_cast<uint64_t>(prompt);
   metrics.completionTokens += static_cast<uint64_t>(completion);
-  bool whole = unfinished == 0 && !failed && exchange->isOpen();
+  bool whole = unfinished == 0 && exchange->isOpen();
   if (whole)
     metrics.countResponse(
         request.chat ? "/v1/chat/completions" : "/v1/completions", 200);
@@ -367,7 +366,6 @@ void Generation::finishAnswer() {
                          : " user=" + printable(request.user.substr(0, 64))));
   }
   exchange->onClosed = nullptr;
-  exchange->onTaken = nullptr;
 }
 
 } // namespace knapper::serving

@@ -168,7 +168,6 @@ private:
   std::vector<ScoredPrompt> scored; ///< of each prompt, if wanted
   size_t unfinished = 0;
   bool begun = false;   ///< the stream's
-  bool failed = false;  ///< the answer is an error, or ends with one
   bool writing = false; ///< `writeLong` runs, or will
   std::string body;     ///< what it writes; empty where it cannot
   /// The answer is complete, or nobody wants it. Set by the exchange's thread.

@@ -385,14 +385,6 @@ void Generation::sendChunk(size_t index, Choice &choice) {
   // The prompt's come with the first choice's first token.
   if (echoes && wantsPromptLogprobs() && !scored[choice.prompt].written)
     return;
-  // A prompt once a choice: one after the other, as the client takes them.
-  if (constexpr size_t room = 1 << 20; echoes && exchange->unsent() > room) {
-    exchange->onTaken = [self = shared_from_this()] {
-      if (!self->over)
-        self->sendChunks();
-    };
-    return;
-  }
   if (choice.reasoning.empty() && !calls && !ends && request.topLogprobs < 0) {
     sendText(index, choice);
     return;

@@ -173,7 +173,6 @@ private:
     if (!open)
       return;
     answered = false;
-    largest = 0;
     setHandling(false);
     current = {};
     parser.emplace();
@@ -381,8 +380,7 @@ private:
       writeNow();
     else
       held = holds;
-    largest = std::max(largest, bytes);
-    if (unsent() > state->options.mostUnsent + largest)
+    if (unsent() > state->options.mostUnsent + (answered ? bytes : 0))
       close();
   }
 
@@ -419,8 +417,6 @@ private:
       if (writing.empty()) {
         if (answered)
           finish();
-        else if (onTaken)
-          post(std::exchange(onTaken, nullptr));
         return;
       }
     }
@@ -444,7 +440,6 @@ private:
     setHandling(false);
     patience.cancel();
     onClosed = nullptr;
-    onTaken = nullptr;
     writing.shrink_to_fit();
     waiting.shrink_to_fit();
     if (keepAlive) {
@@ -487,7 +482,6 @@ private:
     if (handling && onClosed)
       std::exchange(onClosed, nullptr)();
     onClosed = nullptr;
-    onTaken = nullptr;
     setHandling(false);
   }
 
@@ -516,7 +510,6 @@ private:
   bool lingers = false;
   bool holds = false;    ///< a function runs that may write more
   bool held = false;     ///< it has written
-  size_t largest = 0;    ///< part of the answer, in bytes
   bool answered = false; ///< all of the answer is in `waiting` or written
   bool handling = false; ///< a request is being answered
 };

@@ -49,21 +49,17 @@ public:
   virtual void postSoon(std::function<void()> function) {
     post(std::move(function));
   }
-  /// Posts it also where there is no memory at first. Copies of the function
-  /// must not throw.
-  template <typename Function> void postSurely(const Function &function) {
+  /// Posts it also where there is no memory at first.
+  void postSurely(const std::function<void()> &function) {
     while (true)
       try {
-        return post(std::function<void()>(function));
+        return post(function);
       } catch (const std::exception &) { // others give some memory back
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
       }
   }
   /// Called when the client goes before the answer is complete.
   std::function<void()> onClosed;
-  /// Called once when the client has taken what was written of an answer in
-  /// parts.
-  std::function<void()> onTaken;
 };
 
 using HttpHandler = std::function<void(const std::shared_ptr<HttpExchange> &)>;

@@ -24,14 +24,10 @@ void LocalExchange::runPosted() {
     std::function<void()> next;
     {
       std::lock_guard lock(mutex);
-      if (!posted.empty()) {
-        next = std::move(posted.front());
-        posted.pop_front();
-      } else if (parts.empty() && onTaken) {
-        next = std::exchange(onTaken, nullptr);
-      } else {
+      if (posted.empty())
         return;
-      }
+      next = std::move(posted.front());
+      posted.pop_front();
     }
     next();
   }
@@ -73,7 +69,6 @@ void LocalExchange::close() {
     bytes = 0;
     dropped.swap(posted);
   }
-  onTaken = nullptr;
   // It forgets the function while that runs.
   if (std::function<void()> gone = std::move(onClosed); wasOpen && gone)
     gone();

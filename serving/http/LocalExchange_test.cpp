@@ -69,23 +69,6 @@ TEST(LocalExchange, RunsWhatIsPostedOnThePollingThread) {
   EXPECT_EQ(ran, std::this_thread::get_id());
 }
 
-TEST(LocalExchange, SaysOnceThatAllIsTaken) {
-  auto exchange = std::make_shared<LocalExchange>("/", "{}");
-  exchange->start([](const std::shared_ptr<HttpExchange> &asked) {
-    asked->write("data: 1\n\ndata: 2\n\n");
-    asked->onTaken = [asked] {
-      asked->write("data: 3\n\n");
-      asked->end();
-    };
-  });
-  for (const char *text : {"1", "2", "3"}) {
-    auto part = exchange->poll(10s);
-    ASSERT_TRUE(part);
-    EXPECT_EQ(part->text, text);
-  }
-  EXPECT_TRUE(exchange->ended());
-}
-
 TEST(LocalExchange, CloseSaysSoOnceAndWakesWhoPolls) {
   auto exchange = std::make_shared<LocalExchange>("/", "{}");
   int gone = 0;

@@ -21,10 +21,7 @@ void LongWork::startThread() {
 
 bool LongWork::add(size_t bytes, Job job) {
   std::lock_guard lock(mutex);
-  auto waiting =
-      std::count_if(jobs.begin(), jobs.end(),
-                    [](const Waiting &one) { return one.bytes > 0; });
-  if (static_cast<size_t>(waiting) >= limits.waiting)
+  if (jobs.size() >= limits.waiting)
     return false;
   return push({std::max<size_t>(bytes, 1), std::move(job)});
 }

@@ -33,7 +33,7 @@ public:
   explicit LongWork(const Limits &limits) : limits(limits) {}
   ~LongWork() { stop(); }
 
-  /// False where too many of these wait, or no thread is to be had.
+  /// False where too many wait, or no thread is to be had.
   bool add(size_t bytes, Job job);
   /// The same for the answer of a request that was admitted: however many wait,
   /// before all texts that wait, and on any thread, since a text is written

@@ -77,18 +77,6 @@ TEST(LongWork, AnswersAreNotRefusedAndComeFirst) {
   EXPECT_EQ(order, "abt");
 }
 
-TEST(LongWork, AnswersTakeNoPlaceOfTexts) {
-  LongWork work({.threads = 1, .waiting = 1});
-  HeldJob running;
-  ASSERT_TRUE(work.add(1, running.job()));
-  running.began.get_future().wait();
-  for (int i = 0; i < 100; ++i)
-    ASSERT_TRUE(work.addAnswer([](bool) {}));
-  EXPECT_TRUE(work.add(1, [](bool) {}));
-  EXPECT_FALSE(work.add(1, [](bool) {}));
-  running.mayEnd.set_value();
-}
-
 TEST(LongWork, StopsTellsWhoWaits) {
   // As many wait as like: `add` is false for the stop alone.
   LongWork work({.threads = 1, .waiting = SIZE_MAX});

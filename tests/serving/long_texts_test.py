@@ -126,7 +126,7 @@ def test_too_many_long_texts_are_told_so(serve):
     first, others = json.dumps({"prompt": TEXT}), json.dumps({"prompt": TEXT[:50_000]})
     with concurrent.futures.ThreadPoolExecutor(100) as pool:
         held = [pool.submit(call, server, "POST", "/tokenize", first) for _ in range(2)]
-        wait_for(lambda: metric(server, "knapper_requests_active") > 1)
+        wait_for(lambda: metric(server, "knapper_requests_active") > 0)
         answers = [one.result() for one in [pool.submit(call, server, "POST", "/tokenize", others) for _ in range(90)]]
         assert [one.result()[0] for one in held] == [200, 200]
     refused = [(status, headers, json.loads(text)) for status, headers, text in answers if status != 200]
@@ -144,17 +144,6 @@ def test_a_long_prompt_is_answered_as_a_short_one(server):
     assert short["choices"] == long["choices"] and short["usage"]["prompt_tokens"] == long["usage"]["prompt_tokens"]
     pieces = events(server, "/v1/completions", body | {"prompt": ["a b c"] * 100 + ["d" * 100] * 20, "user": "u" * 40_000})
     assert "".join(p["choices"][0]["text"] for p in pieces if p["choices"] and p["choices"][0]["index"] == 0) == short["choices"][0]["text"]
-
-
-def test_an_echo_for_many_choices_is_read_whole(serve):
-    """Tens of MB of echoes, more than may be unread at once: they come as they are taken."""
-    body = {"prompt": [970] * 4000, "max_tokens": 1, "echo": True, "logprobs": 0, "n": 64}
-    choices = [one["choices"][0] for one in events(serve(), "/v1/completions", body) if one["choices"]]
-    texts = dict.fromkeys(range(64), "")
-    for one in choices:
-        texts[one["index"]] += one["text"]
-    assert all(len(text) > 3000 for text in texts.values())
-    assert sorted(one["index"] for one in choices if one["finish_reason"]) == list(range(64))
 
 
 def test_a_stop_ends_what_waits(serve):
