@@ -68,7 +68,7 @@ void Generation::start() {
     ++self->environment.metrics.clientsGone;
     self->over = true;
     self->cancelAll();
-    self->finishAnswer();
+    self->finishAnswer(false);
   };
   unfinished = choices.size();
   if (!request.grammar) {
@@ -306,7 +306,7 @@ void Generation::abort(ApiError error) {
   over = true;
   cancelAll();
   fail(error);
-  finishAnswer();
+  finishAnswer(false);
 }
 
 void Generation::abortLater() {
@@ -336,7 +336,7 @@ void Generation::cancelAll() {
       environment.engine.cancel(choice.number);
 }
 
-void Generation::finishAnswer() {
+void Generation::finishAnswer(bool whole) {
   ServerMetrics &metrics = environment.metrics;
   active.reset();
   metrics.wholeRequest.add(secondsSince(arrived));
@@ -347,7 +347,7 @@ void Generation::finishAnswer() {
     completion += choice.tokens;
   metrics.promptTokens += static_cast<uint64_t>(prompt);
   metrics.completionTokens += static_cast<uint64_t>(completion);
-  bool whole = unfinished == 0 && exchange->isOpen();
+  whole = whole && exchange->isOpen();
   if (whole)
     metrics.countResponse(
         request.chat ? "/v1/chat/completions" : "/v1/completions", 200);
@@ -366,6 +366,7 @@ void Generation::finishAnswer() {
                          : " user=" + printable(request.user.substr(0, 64))));
   }
   exchange->onClosed = nullptr;
+  exchange->onTaken = nullptr;
 }
 
 } // namespace knapper::serving

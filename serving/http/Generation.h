@@ -113,6 +113,8 @@ private:
   std::string bytesOf(int32_t id) const;
 
   void sendChunks();
+  /// After an echo: what follows waits while the client reads it.
+  void pace();
   void sendChunk(size_t index, Choice &choice);
   void sendText(size_t index, Choice &choice);
   void sendWhole();
@@ -138,7 +140,8 @@ private:
   void writeLongPrompt(size_t prompt, bool unwanted);
   /// Why a thread for long texts has written nothing.
   static ApiError unwritten(bool unwanted);
-  void finishAnswer();
+  /// `whole`: all of it was written, not an error.
+  void finishAnswer(bool whole);
   void fail(const ApiError &error);
   void cancelAll();
 
@@ -168,6 +171,7 @@ private:
   std::vector<ScoredPrompt> scored; ///< of each prompt, if wanted
   size_t unfinished = 0;
   bool begun = false;   ///< the stream's
+  bool paced = false;   ///< chunks wait until the client has read
   bool writing = false; ///< `writeLong` runs, or will
   std::string body;     ///< what it writes; empty where it cannot
   /// The answer is complete, or nobody wants it. Set by the exchange's thread.

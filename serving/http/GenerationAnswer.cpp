@@ -274,7 +274,7 @@ void Generation::writeLong(bool unwanted) {
 void Generation::respondWhole(std::string text) {
   over = true;
   exchange->respond(200, "application/json", std::move(text));
-  finishAnswer();
+  finishAnswer(true);
 }
 
 void Generation::writeMessage(JsonWriter &writer, const Choice &choice) const {
@@ -353,10 +353,11 @@ void Generation::sendChunks() {
                       chunkEnd);
   }
   preparePrompts();
-  for (size_t i = 0; i < choices.size(); ++i)
+  for (size_t i = 0; i < choices.size() && !paced && !over; ++i)
     sendChunk(i, choices[i]);
-  if (over || !std::all_of(choices.begin(), choices.end(),
-                           [](const Choice &one) { return one.reported; }))
+  if (over || paced ||
+      !std::all_of(choices.begin(), choices.end(),
+                   [](const Choice &one) { return one.reported; }))
     return;
   if (request.includeUsage) {
     JsonWriter writer;
@@ -368,7 +369,19 @@ void Generation::sendChunks() {
   over = true;
   exchange->write("data: [DONE]\n\n");
   exchange->end();
-  finishAnswer();
+  finishAnswer(true);
+}
+
+void Generation::pace() {
+  constexpr size_t most = 1 << 20; // more than a connection holds back
+  if (over || exchange->unsent() <= most)
+    return;
+  paced = true;
+  exchange->onTaken = [self = shared_from_this()] {
+    self->paced = false;
+    if (!self->over)
+      self->sendChunks();
+  };
 }
 
 void Generation::sendChunk(size_t index, Choice &choice) {
@@ -407,10 +420,13 @@ void Generation::sendChunk(size_t index, Choice &choice) {
   choice.text.clear();
   choice.records.clear();
   exchange->write(chunkHead + writer.text() + chunkEnd);
+  if (echoes)
+    pace();
 }
 
 /// What most events are: text and nothing else. Only it is rendered.
 void Generation::sendText(size_t index, Choice &choice) {
+  bool echoes = request.echo && !choice.echoed;
   JsonWriter text;
   text.value(unsentText(choice));
   choice.echoed = true;
@@ -420,6 +436,8 @@ void Generation::sendText(size_t index, Choice &choice) {
   line.append(text.text()).append(request.chat ? "}" : "");
   line.append(",\"logprobs\":null,\"finish_reason\":null}").append(chunkEnd);
   exchange->write(line);
+  if (echoes)
+    pace();
 }
 
 } // namespace knapper::serving

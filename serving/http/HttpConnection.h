@@ -380,7 +380,8 @@ private:
       writeNow();
     else
       held = holds;
-    if (unsent() > state->options.mostUnsent + (answered ? bytes : 0))
+    // A part may be larger than what may wait, but not behind that.
+    if (unsent() > state->options.mostUnsent + bytes)
       close();
   }
 
@@ -417,6 +418,8 @@ private:
       if (writing.empty()) {
         if (answered)
           finish();
+        else if (onTaken)
+          guarded(std::exchange(onTaken, nullptr));
         return;
       }
     }
@@ -482,6 +485,7 @@ private:
     if (handling && onClosed)
       std::exchange(onClosed, nullptr)();
     onClosed = nullptr;
+    onTaken = nullptr;
     setHandling(false);
   }
 

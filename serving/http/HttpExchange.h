@@ -49,17 +49,21 @@ public:
   virtual void postSoon(std::function<void()> function) {
     post(std::move(function));
   }
-  /// Posts it also where there is no memory at first.
-  void postSurely(const std::function<void()> &function) {
+  /// Posts it also where there is no memory at first: not even for the
+  /// `std::function`, which is therefore made here.
+  template <typename Function> void postSurely(const Function &function) {
     while (true)
       try {
-        return post(function);
+        return post(std::function<void()>(function));
       } catch (const std::exception &) { // others give some memory back
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
       }
   }
   /// Called when the client goes before the answer is complete.
   std::function<void()> onClosed;
+  /// Called once, when the client has taken all that was written; set only
+  /// while megabytes are unsent.
+  std::function<void()> onTaken;
 };
 
 using HttpHandler = std::function<void(const std::shared_ptr<HttpExchange> &)>;

@@ -33,6 +33,12 @@ void LocalExchange::runPosted() {
   }
 }
 
+void LocalExchange::tellTaken() {
+  std::lock_guard running(strand);
+  if (std::function<void()> taken = std::exchange(onTaken, nullptr))
+    post(std::move(taken));
+}
+
 std::optional<LocalExchange::Part>
 LocalExchange::poll(std::chrono::milliseconds patience) {
   auto until = std::chrono::steady_clock::now() + patience;
@@ -43,6 +49,10 @@ LocalExchange::poll(std::chrono::milliseconds patience) {
       Part part = std::move(parts.front());
       parts.pop_front();
       bytes -= part.text.size();
+      bool all = bytes == 0;
+      lock.unlock();
+      if (all)
+        tellTaken();
       return part;
     }
     if (complete || !open)
@@ -72,6 +82,7 @@ void LocalExchange::close() {
   // It forgets the function while that runs.
   if (std::function<void()> gone = std::move(onClosed); wasOpen && gone)
     gone();
+  onTaken = nullptr;
   changed.notify_all();
 }
 

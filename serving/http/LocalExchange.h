@@ -46,6 +46,7 @@ public:
 
 private:
   void runPosted();
+  void tellTaken();
 
   HttpRequest asked;
   std::mutex strand; ///< held while the service's functions run

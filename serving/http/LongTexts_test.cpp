@@ -254,6 +254,75 @@ TEST_F(LongTexts, ALongAnswerIsWrittenByTheThread) {
   EXPECT_EQ(served->active(), 0);
 }
 
+TEST_F(LongTexts, ThreadsWithoutAnyMemoryForAWhileStillAnswer) {
+  auto served = service();
+  ASSERT_EQ(answer(*served, ask("/tokenize")).status, 200); // has its thread
+  constexpr const char *echo =
+      R"(, "max_tokens": 1, "n": 2, "logprobs": 2, "echo": true, "stream": true)";
+  for (const auto &exchange :
+       {ask("/tokenize"), ask("/v1/completions", longAnswer, 10),
+        ask("/v1/completions", echo, 3000)}) {
+    allocations = 0;
+    failing = 30; // the work's, then those that hand over what became of it
+    failAt = 0;
+    LocalExchange::Part part = answer(*served, exchange);
+    std::string all = part.text;
+    while (auto more = exchange->poll(60s))
+      all += more->text;
+    failAt = -1;
+    EXPECT_GE(allocations, 30);
+    EXPECT_NE(all.find("out of memory"), std::string::npos) << all;
+    EXPECT_EQ(served->active(), 0);
+  }
+}
+
+TEST_F(LongTexts, ALongAnswerThatCannotBeWrittenCountsAsRefused) {
+  std::string log;
+  ApiServiceOptions options;
+  options.log = [&](const std::string &line) { log += line + "\n"; };
+  auto served = service(options);
+  ASSERT_EQ(answer(*served, ask("/tokenize")).status, 200); // has its thread
+  least = 32 << 10;
+  allocations = 0;
+  failing = 1000;
+  failAt = 0;
+  EXPECT_EQ(answer(*served, ask("/v1/completions", longAnswer, 10)).status,
+            503);
+  failAt = -1;
+  EXPECT_NE(log.find("end=early"), std::string::npos) << log;
+  auto asked = std::make_shared<LocalExchange>("/metrics", std::nullopt);
+  std::string metrics = answer(*served, asked).text;
+  EXPECT_NE(metrics.find(R"(path="/v1/completions",status="503"} 1)"),
+            std::string::npos)
+      << metrics;
+  EXPECT_EQ(metrics.find(R"(path="/v1/completions",status="200")"),
+            std::string::npos)
+      << metrics;
+}
+
+TEST_F(LongTexts, AnEchoWaitsUntilTheOneBeforeIsTaken) {
+  auto served = service();
+  constexpr size_t choices = 8;
+  auto exchange = ask(
+      "/v1/completions",
+      R"(, "max_tokens": 1, "ignore_eos": true, "n": 8, "echo": true, "stream": true)",
+      600'000);
+  start(*served, exchange);
+  size_t most = 0, ends = 0, bytes = 0;
+  while (auto part = exchange->poll(60s)) {
+    bytes += part->text.size();
+    most = std::max(most, part->text.size() + exchange->unsent());
+    for (size_t at = 0; (at = part->text.find(R"("finish_reason":"length")",
+                                              at)) != std::string::npos;
+         ++at)
+      ++ends;
+  }
+  EXPECT_EQ(ends, choices);
+  EXPECT_GT(bytes, choices * 1'200'000);
+  EXPECT_LT(most, 4u << 20);
+  EXPECT_EQ(served->active(), 0);
+}
+
 TEST_F(LongTexts, ALongAnswerIsTheSameWithoutThreads) {
   auto served = service();
   ApiService plain(*engine, *texts, {});

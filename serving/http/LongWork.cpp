@@ -21,43 +21,42 @@ void LongWork::startThread() {
 
 bool LongWork::add(size_t bytes, Job job) {
   std::lock_guard lock(mutex);
-  if (jobs.size() >= limits.waiting)
+  if (texts.size() >= limits.waiting)
     return false;
-  return push({std::max<size_t>(bytes, 1), std::move(job)});
+  return push(texts, {bytes, std::move(job)});
 }
 
 bool LongWork::addAnswer(Job job) {
   std::lock_guard lock(mutex);
-  return push({0, std::move(job)});
+  return push(answers, {0, std::move(job)});
 }
 
-bool LongWork::push(Waiting waiting) {
+bool LongWork::push(std::deque<Waiting> &queue, Waiting waiting) {
   if (ending)
     return false;
   startThread();
   if (threads.empty())
     return false;
-  auto place = jobs.end();
-  if (waiting.bytes == 0)
-    place = std::find_if(jobs.begin(), jobs.end(),
-                         [](const Waiting &one) { return one.bytes > 0; });
-  jobs.insert(place, std::move(waiting));
+  queue.push_back(std::move(waiting));
   changed.notify_all();
   return true;
 }
 
 void LongWork::stop() {
-  std::deque<Waiting> rest;
+  std::deque<Waiting> rest, restAnswers;
   std::vector<std::thread> ended;
   {
     std::lock_guard lock(mutex);
     ending = true;
-    rest.swap(jobs);
+    rest.swap(texts);
+    restAnswers.swap(answers);
     ended.swap(threads);
     changed.notify_all();
   }
   for (std::thread &thread : ended)
     thread.join();
+  for (Waiting &one : restAnswers)
+    one.job(true);
   for (Waiting &one : rest)
     one.job(true);
 }
@@ -68,18 +67,23 @@ void LongWork::work(bool onlySmall) {
   constexpr int niceness = 5;
   setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), niceness);
   std::unique_lock lock(mutex);
+  bool answerFirst = true; // in turns: neither kind waits for all of the other
   while (true) {
-    auto next = jobs.end();
+    auto text = texts.end();
     changed.wait(lock, [&] {
-      next = std::find_if(jobs.begin(), jobs.end(), [&](const Waiting &one) {
+      text = std::find_if(texts.begin(), texts.end(), [&](const Waiting &one) {
         return !onlySmall || one.bytes <= limits.small;
       });
-      return ending || next != jobs.end();
+      return ending || text != texts.end() || !answers.empty();
     });
     if (ending)
       return;
+    bool takesAnswer = !answers.empty() && (answerFirst || text == texts.end());
+    answerFirst = !takesAnswer;
+    std::deque<Waiting> &queue = takesAnswer ? answers : texts;
+    auto next = takesAnswer ? answers.begin() : text;
     Job job = std::move(next->job);
-    jobs.erase(next);
+    queue.erase(next);
     lock.unlock();
     job(false);
     job = nullptr; // what it holds ends here, not under the mutex

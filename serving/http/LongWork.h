@@ -36,8 +36,8 @@ public:
   /// False where too many wait, or no thread is to be had.
   bool add(size_t bytes, Job job);
   /// The same for the answer of a request that was admitted: however many wait,
-  /// before all texts that wait, and on any thread, since a text is written
-  /// many times faster than it becomes tokens.
+  /// and on any thread, since a text is written many times faster than it
+  /// becomes tokens. A thread takes answers and texts in turns.
   bool addAnswer(Job job);
   /// Returns when no job runs; those that wait are called with true. None is
   /// added later.
@@ -45,11 +45,11 @@ public:
 
 private:
   struct Waiting {
-    size_t bytes; ///< 0: an answer
+    size_t bytes;
     Job job;
   };
   /// Under `mutex`.
-  bool push(Waiting waiting);
+  bool push(std::deque<Waiting> &queue, Waiting waiting);
   void work(bool onlySmall);
   /// One more, while there are fewer than wanted; under `mutex`.
   void startThread();
@@ -57,7 +57,7 @@ private:
   const Limits limits;
   std::mutex mutex; ///< guards what follows
   std::condition_variable changed;
-  std::deque<Waiting> jobs;
+  std::deque<Waiting> texts, answers;
   bool ending = false;
   std::vector<std::thread> threads;
 };

@@ -57,7 +57,7 @@ TEST(LongWork, RefusesWhatIsTooMuch) {
   EXPECT_EQ(ran, 2);
 }
 
-TEST(LongWork, AnswersAreNotRefusedAndComeFirst) {
+TEST(LongWork, AnswersAreNotRefusedAndTakeTurnsWithTexts) {
   LongWork work({.threads = 1, .waiting = 1});
   HeldJob running;
   ASSERT_TRUE(work.add(1, running.job()));
@@ -74,7 +74,19 @@ TEST(LongWork, AnswersAreNotRefusedAndComeFirst) {
     std::this_thread::yield();
   last.mayEnd.set_value();
   last.began.get_future().wait();
-  EXPECT_EQ(order, "abt");
+  EXPECT_EQ(order, "atb");
+}
+
+TEST(LongWork, AnswersThatWaitRefuseNoText) {
+  LongWork work({.threads = 1, .waiting = 1});
+  HeldJob running;
+  ASSERT_TRUE(work.add(1, running.job()));
+  running.began.get_future().wait();
+  for (int i = 0; i < 3; ++i)
+    EXPECT_TRUE(work.addAnswer([](bool) {}));
+  EXPECT_TRUE(work.add(1, [](bool) {}));
+  EXPECT_FALSE(work.add(1, [](bool) {}));
+  running.mayEnd.set_value();
 }
 
 TEST(LongWork, StopsTellsWhoWaits) {
