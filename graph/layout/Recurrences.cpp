@@ -18,15 +18,8 @@ namespace {
 //===----------------------------------------------------------------------===//
 
 bool mentions(Operation *op, StringRef symbol) {
-  llvm::SetVector<StringAttr> symbols;
-  for (Type type : op->getResultTypes())
-    for (Dim dim : dimsOf(type))
-      dim.collectSymbols(symbols);
-  op->getAttrDictionary().walk([&](DimAttr dim) {
-    Dim(dim).collectSymbols(symbols);
-    return WalkResult::skip();
-  });
-  return llvm::any_of(symbols, [&](StringAttr name) { return name == symbol; });
+  return llvm::any_of(symbolsNamedBy(op),
+                      [&](StringAttr name) { return name == symbol; });
 }
 
 /// One loop, whose body is a copy that this may change.

@@ -85,15 +85,7 @@ Value LoopParts::readRow(OpBuilder &b, Location loc, Value whole,
 }
 
 bool LoopParts::namesOwnSymbol(Operation *op) const {
-  llvm::SetVector<StringAttr> symbols;
-  for (Type type : op->getResultTypes())
-    for (Dim dim : dimsOf(type))
-      dim.collectSymbols(symbols);
-  op->getAttrDictionary().walk([&](DimAttr dim) {
-    Dim(dim).collectSymbols(symbols);
-    return WalkResult::skip();
-  });
-  return llvm::any_of(symbols,
+  return llvm::any_of(symbolsNamedBy(op),
                       [&](StringAttr name) { return own.contains(name); });
 }
 

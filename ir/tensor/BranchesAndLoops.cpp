@@ -36,6 +36,18 @@ SmallVector<StringAttr> ts::symbolsSetBy(Operation *op) {
   return names;
 }
 
+llvm::SetVector<StringAttr> ts::symbolsNamedBy(Operation *op) {
+  llvm::SetVector<StringAttr> symbols;
+  for (Type type : op->getResultTypes())
+    for (Dim dim : dimsOf(type))
+      dim.collectSymbols(symbols);
+  op->getAttrDictionary().walk([&](DimAttr dim) {
+    Dim(dim).collectSymbols(symbols);
+    return WalkResult::skip();
+  });
+  return symbols;
+}
+
 SmallVector<func::FuncOp> ts::withBodies(func::FuncOp entry) {
   SmallVector<func::FuncOp> order{entry};
   llvm::SmallDenseSet<Operation *> seen{entry};

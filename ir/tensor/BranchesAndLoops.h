@@ -16,6 +16,8 @@ llvm::SmallVector<mlir::func::FuncOp> withBodies(mlir::func::FuncOp entry);
 /// The symbols that a bind_size, an external operator, a branch or a loop gives
 /// values to.
 llvm::SmallVector<mlir::StringAttr> symbolsSetBy(mlir::Operation *op);
+/// The symbols in the sizes of an op's results and in its attributes.
+llvm::SetVector<mlir::StringAttr> symbolsNamedBy(mlir::Operation *op);
 /// Whether the dim is a bare symbol of the list.
 bool isNamed(mlir::ArrayAttr symbols, Dim dim);
 
