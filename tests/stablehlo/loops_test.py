@@ -49,7 +49,7 @@ def drawn_scan(rng):
             h, total, weights = state
             q = p | {"w": weights} if carried_weights else p
             for draw in draws:
-                h = value(q, h, x, draw)
+                h = jnp.tanh(value(q, h, x, draw))  # else roundings grow with the steps
             if nested:
                 h = lax.fori_loop(0, 3, lambda i, each: each * 0.5 + x[:, :1] * i, h)
             return (h, total + x.T @ h, weights), (h, x * 2) if stacked else None
