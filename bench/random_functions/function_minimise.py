@@ -7,19 +7,13 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from drawn.shrink import shrink
 from random_functions.functions import Function, Input, bound, uses
 
 
 def minimise(function: Function, fails: Callable[[Function], bool]) -> Function:
     """`fails` runs a function, in a process of its own where it may crash."""
-    going = True
-    while going:
-        going = False
-        for smaller in _smaller(function):
-            if smaller != function and fails(smaller):
-                function, going = smaller, True
-                break
-    return function
+    return shrink(function, _smaller, fails)
 
 
 def _smaller(function: Function) -> Iterator[Function]:

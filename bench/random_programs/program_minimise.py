@@ -9,19 +9,13 @@ from collections.abc import Callable, Iterator
 import jax
 import numpy as np
 
+from drawn.shrink import shrink
 from random_programs.program_data import Input, Program, bound, uses
 
 
 def minimise(program: Program, fails: Callable[[Program], bool]) -> Program:
     """`fails` runs a program, in a process of its own where it may crash."""
-    going = True
-    while going:
-        going = False
-        for smaller in _smaller(program):
-            if smaller != program and fails(smaller):
-                program, going = smaller, True
-                break
-    return program
+    return shrink(program, _smaller, fails)
 
 
 def _smaller(program: Program) -> Iterator[Program]:

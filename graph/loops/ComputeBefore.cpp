@@ -18,8 +18,7 @@ static bool isStored(Operation *op) {
 bool knapper::computeBefore(LoopParts &parts, LoopBudget &budget) {
   BatchedSteps steps(parts, budget);
   llvm::DenseMap<Value, Value> instead;
-  for (Operation &op :
-       llvm::make_early_inc_range(parts.body->without_terminator())) {
+  for (Operation &op : parts.body->without_terminator()) {
     if (op.getNumResults() != 1)
       continue;
     Value value = op.getResult(0);

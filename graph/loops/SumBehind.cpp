@@ -180,7 +180,9 @@ void SumMover::run() {
   // Sums of what is there for all steps anyway.
   for (size_t i = 0; i < parts.carried.size(); ++i)
     if (std::optional<LoopSum> sum = match(i);
-        sum && sum->terms && (isKept(sum->terms) || steps.orderOf(sum->terms)))
+        sum && sum->terms &&
+        (isKept(sum->terms) || (steps.orderOf(sum->terms) &&
+                                steps.charge(steps.bytesBefore(sum->terms)))))
       sums.push_back(*sum);
 
   SmallVector<StackedRows> rows;
@@ -191,7 +193,8 @@ void SumMover::run() {
                          ? StackedRows{{}, found->second}
                          : StackedRows{steps.before(operand), 0});
     }
-  // The body's ops stay for now: they say what to do behind the loop.
+  // The sums are carried still, so that `ofAll` can copy their ops;
+  // `dropUnused` takes them.
   parts.rebuild();
   OpBuilder b(parts.loop->getContext());
   b.setInsertionPointAfter(parts.loop);

@@ -443,6 +443,7 @@ private:
     setHandling(false);
     patience.cancel();
     onClosed = nullptr;
+    onTaken = nullptr;
     writing.shrink_to_fit();
     waiting.shrink_to_fit();
     if (keepAlive) {
