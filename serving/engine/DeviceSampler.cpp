@@ -32,12 +32,13 @@ DeviceSampler::create(std::shared_ptr<Module> plain,
   sampler->changing = std::move(changing);
   sampler->vocabulary = vocabulary;
   std::vector<float> zeros(static_cast<size_t>(vocabulary));
-  ASSIGN_OR_RETURN(
-      std::unique_ptr<DeviceBuffer> row,
-      device.allocate(zeros.size() * sizeof(float), MemoryKind::device));
+  size_t bytes = zeros.size() * sizeof(float);
+  ASSIGN_OR_RETURN(std::unique_ptr<DeviceBuffer> row,
+                   device.allocate(bytes, MemoryKind::device));
   ASSIGN_OR_RETURN(std::unique_ptr<DeviceQueue> queue, device.createQueue({}));
   TRY(queue->begin());
-  Status uploaded = queue->upload(row->address(), zeros.data(), row->bytes());
+  // The buffer may be larger.
+  Status uploaded = queue->upload(row->address(), zeros.data(), bytes);
   Status finished = queue->finish();
   TRY(std::move(uploaded));
   TRY(std::move(finished));

@@ -302,7 +302,15 @@ Status LlmEngine::submit(Step &step) {
 }
 
 Status LlmEngine::waitForStep() {
-  Status status = runner->wait();
+  Status status;
+  uint64_t running = runner->pending();
+  try {
+    status = runner->wait();
+  } catch (const std::bad_alloc &) {
+    if (runner->pending() != running) // after it has ended
+      cache.endStep();
+    throw;
+  }
   cache.endStep();
   // Of what was found wrong while the next step was submitted this one is the
   // reason, or shares it. What the device refused is tried again between the
@@ -333,7 +341,10 @@ bool LlmEngine::leaveStep() {
 
 void LlmEngine::abandonSteps() {
   while (cache.blocks().stepIsRunning())
-    (void)waitForStep();
+    try {
+      (void)waitForStep();
+    } catch (const std::bad_alloc &) { // its results are not wanted
+    }
   if (std::exchange(early, false))
     for (Part &part : next.parts)
       if (part.sequence)

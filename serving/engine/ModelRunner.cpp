@@ -312,9 +312,10 @@ Status ModelRunner::wait() {
   if (!steps)
     return success();
   drawsAreNone = false;
+  Status ended = steps->wait();
   bool wereNone = distrusted > 0;
   distrusted -= wereNone;
-  TRY(steps->wait());
+  TRY(std::move(ended));
   drawsAreNone = wereNone;
   Status computed = module->checkStreams();
   if (streamSampler)

@@ -66,6 +66,8 @@ public:
   /// the step when this returns.
   Status submit(const StepBatch &batch);
   Status wait();
+  /// Steps that were submitted and have not been waited for.
+  uint64_t pending() const { return steps ? steps->pending() : 0; }
   bool isAsynchronous() const { return steps != nullptr; }
   /// Of the step that was waited for last: its sampler, or that of the step
   /// before, has failed. What the device drew counts for nothing then; logits,

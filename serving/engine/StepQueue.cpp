@@ -4,7 +4,10 @@
 
 #include <algorithm>
 #include <bit>
+#include <chrono>
 #include <cstring>
+#include <new>
+#include <thread>
 
 namespace knapper::serving {
 
@@ -45,8 +48,14 @@ std::array<std::span<const std::byte>, 2> StepQueue::memory() const {
 }
 
 Status StepQueue::finish() {
-  TRY(queue->finish());
-  return queue->begin();
+  // Memory that the device still uses may go when this is left: not before.
+  while (true)
+    try {
+      TRY(queue->finish());
+      return queue->begin();
+    } catch (const std::bad_alloc &) { // others give some memory back
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
 }
 
 Status StepQueue::reserveNumbers(size_t bytes) {
@@ -79,14 +88,25 @@ Status StepQueue::reserveRows(int64_t count) {
     ASSIGN_OR_RETURN(buffer, device->allocate(bytes, MemoryKind::host));
     memset(buffer->address(), 0, bytes);
   }
-  TRY(queue->copy(made->address(), fetching[0]->address(), bytes));
-  for (size_t list = 0; list < 2 && rows > 0; ++list) {
-    size_t offset = kFetchedBytes + list * sizeof(int64_t);
-    TRY(queue->copy(static_cast<std::byte *>(made->address()) +
-                        static_cast<size_t>(more) * offset,
-                    at(offset), static_cast<size_t>(rows) * sizeof(int64_t)));
+  auto copy = [&]() -> Status {
+    TRY(queue->copy(made->address(), fetching[0]->address(), bytes));
+    for (size_t list = 0; list < 2 && rows > 0; ++list) {
+      size_t offset = kFetchedBytes + list * sizeof(int64_t);
+      TRY(queue->copy(static_cast<std::byte *>(made->address()) +
+                          static_cast<size_t>(more) * offset,
+                      at(offset), static_cast<size_t>(rows) * sizeof(int64_t)));
+    }
+    return success();
+  };
+  Status copied;
+  try {
+    copied = copy();
+  } catch (const std::bad_alloc &) {
+    (void)finish(); // the first of them may be on its way
+    throw;
   }
   TRY(finish());
+  TRY(std::move(copied));
   // What was fetched and nobody has read yet.
   for (size_t i = 0; i < kMostSteps && rows > 0; ++i) {
     auto *to = static_cast<std::byte *>(fetching[i]->address());
@@ -143,8 +163,10 @@ Status StepQueue::end() {
 }
 
 Status StepQueue::wait() {
-  Slot &slot = slots[waited++ % kMostSteps];
-  TRY(slot.ended->wait());
+  Slot &slot = slots[waited % kMostSteps];
+  Status ended = slot.ended->wait(); // where it throws, the step runs still
+  ++waited;
+  TRY(std::move(ended));
   gap.reset();
   if (lastEnd && slot.began)
     gap = slot.began->nanosecondsSince(*lastEnd);

@@ -57,9 +57,11 @@ public:
   /// Ends the step: what is in `best` and `logprobs` then goes to the host.
   Status end();
 
-  /// Waits for all that was given to the device.
+  /// Waits for all that was given to the device, also where there is no memory
+  /// to wait with at first.
   Status finish();
-  /// Waits for the oldest step that nobody has waited for.
+  /// Waits for the oldest step that nobody has waited for. It stays that where
+  /// the device has no memory to wait with (std::bad_alloc).
   Status wait();
   /// Steps that were submitted and not waited for.
   uint64_t pending() const { return submitted - waited; }
