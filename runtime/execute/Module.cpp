@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <new>
 #include <thread>
 
 namespace knapper {
@@ -280,6 +281,18 @@ Module::binding(std::span<const int64_t> symbols) {
   return std::shared_ptr<const Binding>(shared);
 }
 
+/// Waits for what was given to the queue, also where there is no memory to wait
+/// with at first.
+static void finishSurely(DeviceQueue &queue) {
+  while (true)
+    try {
+      (void)queue.finish();
+      return;
+    } catch (const std::bad_alloc &) { // others give some memory back
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+}
+
 Status Module::run(std::span<const knapper_tensor> inputs,
                    std::span<const knapper_tensor> outputs, RunResult &result,
                    const RunOptions &runOptions) {
@@ -290,8 +303,15 @@ Status Module::run(std::span<const knapper_tensor> inputs,
   Expected<std::unique_ptr<RunState>> state = takeState();
   if (!state)
     return state.takeError();
-  Status status =
-      Execution(*this, **state, result, runOptions).run(inputs, outputs);
+  Status status;
+  try {
+    status = Execution(*this, **state, result, runOptions).run(inputs, outputs);
+  } catch (const std::bad_alloc &) {
+    // The state goes, and the device may have commands that write to it.
+    if (DeviceQueue &queue = *(*state)->queue; !queue.isCaptured())
+      finishSurely(queue);
+    throw;
+  }
   if (!status)
     result.clear();
   if (!(*state)->queue->isCaptured()) {

@@ -197,8 +197,9 @@ public:
     }
     auto run = std::make_shared<RemoteStream>();
     run->work.swap(own.work);
-    theirs->work.push_back([run] { run->finish(); });
+    // Known before it is there: who ends this queue waits for it.
     led.push_back({run, theirs});
+    theirs->work.push_back([run] { run->finish(); });
     if (runsAtOnce())
       flush();
     return success();
