@@ -85,12 +85,14 @@ def convolved(d: Draw) -> str:
     padding = d.one(["'SAME'", "'VALID'", str([(1, 0)] * spatial), str([(2, 1)] * spatial)])
     strides = [d.one([1, 1, 2]) for _ in range(spatial)]
     more = d.one(["", f", rhs_dilation={[2] * spatial}", f", lhs_dilation={[2] * spatial}"]) if not padding.startswith("'") else ""
+    # JAX's CPU multiplies every channel by every filter, zeros in between: an infinite one is a NaN of all groups.
+    finite = x if groups == 1 else f"jnp.where(jnp.isfinite({x}), {x}, 1)"
     pool = (1, 1, *window)
     strided = (1, 1, *strides)
     name = d.one(["'SAME'", "'VALID'"])
     return d.one([
-        f"lax.conv_general_dilated({x}, {kernel}, {strides}, {padding}{more}, feature_group_count={groups})",
-        f"lax.conv_general_dilated({x}, {kernel}, {strides}, {padding}{more}, feature_group_count={groups})",
+        f"lax.conv_general_dilated({finite}, {kernel}, {strides}, {padding}{more}, feature_group_count={groups})",
+        f"lax.conv_general_dilated({finite}, {kernel}, {strides}, {padding}{more}, feature_group_count={groups})",
         f"lax.reduce_window({x}, jnp.array(-jnp.inf, {x}.dtype), lax.max, {pool}, {strided}, {name})",
         f"lax.reduce_window({x}, jnp.array(0, {x}.dtype), lax.add, {pool}, {strided}, {name})",
         f"lax.conv_transpose({x}, jnp.swapaxes({kernel}, 0, 1), {strides}, 'SAME', dimension_numbers={_numbers(spatial)})" if groups == 1 else f"{x} * {wide}",
