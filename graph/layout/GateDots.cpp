@@ -63,7 +63,7 @@ void knapper::reduceGateDots(func::FuncOp function, int64_t mostBytes) {
     Dim rows;
     int64_t bytes = 0, known = 0;
     bool alike = true; ///< all rows that only a run knows are as many
-    for (Gates &gates : gatesIn(body)) {
+    for (Gates &gates : gatesIn(body, Gates::Form::reduction)) {
       if (std::optional<int64_t> count = gates.rows().asConstant()) {
         known += *count * gates.matrixBytes();
         continue;
@@ -83,8 +83,8 @@ void knapper::reduceGateDots(func::FuncOp function, int64_t mostBytes) {
       body = splitLoop(op, body,
                        rows.like(mostRows).floorDiv(rows.max(one)).min(one));
     }
-    for (Gates &gates : gatesIn(body))
-      gates.rewrite(Gates::Form::reduction);
+    for (Gates &gates : gatesIn(body, Gates::Form::reduction))
+      gates.rewrite();
   }
 }
 

@@ -15,9 +15,14 @@ bool Gates::match() {
   if (!isa<FloatType>(element) || element != elementTypeOf(dot.getRhs()) ||
       x.size() != 2 || y.size() != 2 || !dot.getLhsBatch().empty() ||
       dot.getLhsContract() != ArrayRef<int64_t>{1} ||
-      dot.getRhsContract() != ArrayRef<int64_t>{1})
+      dot.getRhsContract().size() != 1)
     return false;
-  std::optional<int64_t> depth = x[1].asConstant(), columns = y[0].asConstant();
+  int64_t columnDim = 1 - dot.getRhsContract()[0];
+  // A reduction reads the products of one sum one behind the other.
+  if (form == Form::reduction && columnDim != 0)
+    return false;
+  std::optional<int64_t> depth = x[1].asConstant(),
+                         columns = y[columnDim].asConstant();
   if (!depth || !columns || *depth == 0 || *columns == 0 ||
       *columns % *depth != 0)
     return false;
@@ -82,8 +87,9 @@ Value Gates::reduction(OpBuilder &b, int64_t offset) {
 
 Value Gates::matmul(OpBuilder &b, int64_t offset) {
   Dim depth = dimOf(dot.getLhs(), 1);
-  Value matrix = makeSlice(b, dot.getLoc(), dot.getRhs(), 0, depth.like(offset),
-                           depth.like(width));
+  Value matrix =
+      makeSlice(b, dot.getLoc(), dot.getRhs(), 1 - dot.getRhsContract()[0],
+                depth.like(offset), depth.like(width));
   return DotOp::create(b, dot.getLoc(), dot.getLhs(), matrix, dot.getLhsBatch(),
                        dot.getRhsBatch(), dot.getLhsContract(),
                        dot.getRhsContract(), dot.getResultTypeAttr());
@@ -113,8 +119,7 @@ Value Gates::part(OpBuilder &b, Value value, int64_t offset) {
   return parts[{value, offset}] = made;
 }
 
-void Gates::rewrite(Form wanted) {
-  form = wanted;
+void Gates::rewrite() {
   if (dimOf(dot.getResult(), 1).isConstant(width)) {
     OpBuilder b(dot);
     if (form == Form::dot)
@@ -141,10 +146,10 @@ void Gates::rewrite(Form wanted) {
   dot.erase();
 }
 
-SmallVector<Gates> knapper::gatesIn(func::FuncOp body) {
+SmallVector<Gates> knapper::gatesIn(func::FuncOp body, Gates::Form form) {
   SmallVector<Gates> found;
   for (DotOp op : body.getBody().getOps<DotOp>())
-    if (Gates gates(op); gates.match())
+    if (Gates gates(op, form); gates.match())
       found.push_back(std::move(gates));
   return found;
 }

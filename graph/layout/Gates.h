@@ -1,7 +1,8 @@
 //===- Gates.h - The gates of a recurrent cell ----------------------------===//
 //
 //   g = dot(h [B, K], R [G * K, K]), which elementwise ops and slices of K
-//   columns read, becomes one matmul for each slice.
+//   columns read, becomes one matmul for each slice. As dots, R may also be
+//   [K, G * K].
 //
 // Callers: GateDots.h (slices as reductions) and Recurrences.h (slices as
 // dots).
@@ -25,15 +26,15 @@ public:
     dot,       ///< a ts.dot
   };
 
-  explicit Gates(ts::DotOp dot) : dot(dot) {}
+  Gates(ts::DotOp dot, Form form) : dot(dot), form(form) {}
 
-  /// Whether the dot has this form. Finds the slices; the other functions need
-  /// that.
+  /// Whether the dot can be rewritten. Finds the slices; the other functions
+  /// need that.
   bool match();
   /// Replaces each slice by the matmul of its columns. Erases the slices, the
   /// dot and the ops between them. With form `dot`, a dot of one gate is left
   /// as it is.
-  void rewrite(Form form);
+  void rewrite();
   /// B, the rows of h.
   ts::Dim rows() { return ts::dimOf(dot.getLhs(), 0); }
   /// Bytes of the matrix, which every row reads.
@@ -47,7 +48,7 @@ private:
   mlir::Value matmul(mlir::OpBuilder &b, int64_t offset);
 
   ts::DotOp dot;
-  Form form = Form::reduction;
+  Form form;
   int64_t width = 0, bytes = 0;
   mlir::Value state;                     ///< h, once a row of R
   llvm::SmallVector<ts::SliceOp> slices; ///< of `width` columns
@@ -56,6 +57,6 @@ private:
 };
 
 /// The dots of the body for which `match` holds.
-llvm::SmallVector<Gates> gatesIn(mlir::func::FuncOp body);
+llvm::SmallVector<Gates> gatesIn(mlir::func::FuncOp body, Gates::Form form);
 
 } // namespace knapper

@@ -1,6 +1,7 @@
 #include "graph/layout/Recurrences.h"
 
 #include "graph/layout/Gates.h"
+#include "graph/layout/StepViews.h"
 #include "graph/layout/Symbols.h"
 #include "graph/simplify/Match.h"
 #include "ir/tensor/BranchesAndLoops.h"
@@ -51,7 +52,7 @@ private:
   Dim trips, counter;
   IRMapping outside; ///< of what no step changes
   SmallVector<Sequence> sequences;
-  llvm::DenseSet<Value> taken; ///< slices of sequences
+  llvm::DenseSet<Value> taken; ///< elements of sequences
   SmallVector<Operation *> steps;
 };
 
@@ -71,16 +72,23 @@ bool RecurrenceFormer::takeSequence(SliceOp slice) {
   for (size_t i = 1; i < dims.size(); ++i)
     if (!starts[i].isConstant(0) || !(dims[i] == result[i]))
       return false;
-  for (Operation *user : slice->getUsers()) {
-    auto reshape = dyn_cast<ReshapeOp>(user);
-    if (!reshape || ArrayRef<Dim>(dimsOf(reshape.getResult())) !=
-                        ArrayRef<Dim>(result).drop_front())
-      return false;
+  OpBuilder inner(slice->getBlock(), std::next(slice->getIterator()));
+  Value element = makeReshape(inner, slice.getLoc(), slice,
+                              ArrayRef<Dim>(result).drop_front());
+  for (OpOperand &use : llvm::make_early_inc_range(slice->getUses())) {
+    Operation *user = use.getOwner();
+    if (user == element.getDefiningOp())
+      continue;
+    if (isa<ReshapeOp>(user) &&
+        user->getResultTypes()[0] == element.getType()) {
+      user->replaceAllUsesWith(ValueRange(element));
+      user->erase();
+      continue;
+    }
+    use.set(ReshapeOp::create(inner, slice.getLoc(), slice.getType(), element));
   }
-  for (Operation *user : slice->getUsers()) {
-    sequences.push_back({user->getResult(0), whole, reversed});
-    taken.insert(user->getResult(0));
-  }
+  sequences.push_back({element, whole, reversed});
+  taken.insert(element);
   return true;
 }
 
@@ -182,8 +190,9 @@ void knapper::formRecurrences(func::FuncOp function,
       continue;
     func::FuncOp body = bodyOf(loop, loop.getBodyAttr());
     OwningOpRef<func::FuncOp> copy = body.clone();
-    for (Gates &gates : gatesIn(*copy))
-      gates.rewrite(Gates::Form::dot);
+    moveStepViewsUp(*copy);
+    for (Gates &gates : gatesIn(*copy, Gates::Form::dot))
+      gates.rewrite();
     RecurrenceOp op = RecurrenceFormer(loop, *copy).form();
     if (op && !takes(op)) {
       op.erase();

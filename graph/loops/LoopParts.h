@@ -68,6 +68,8 @@ bool stackRows(LoopParts &parts);
 bool dropUnused(LoopParts &parts);
 
 struct LoopBudget;
+/// Matmuls of rows and a state side by side, as one of each.
+bool splitConcats(LoopParts &parts, const LoopBudget &budget);
 /// Invariant ops and matmuls of all steps before the loop. Takes what it needs
 /// of the budget's bytes.
 bool computeBefore(LoopParts &parts, LoopBudget &budget);

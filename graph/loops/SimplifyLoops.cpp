@@ -19,7 +19,8 @@ static void simplifyLoop(LoopParts &parts, LoopBudget budget) {
   changed |= dropUnused(parts);
   if (changed)
     parts.rebuild();
-  if (computeBefore(parts, budget)) {
+  bool split = splitConcats(parts, budget);
+  if (computeBefore(parts, budget) || split) {
     dropUnused(parts);
     parts.rebuild();
   }

@@ -10,6 +10,7 @@
 //   ordered     gather(x, [i]) and [T - 1 - i]                     a slice
 //   stacked     scatter(rows, [i], y), read by nobody else         a scan of y
 //   unused      carried values and scans that nobody reads         gone
+//   split       dot(concat(x[i], h), w)                            dot(x[i], w') + dot(h, w")
 //   invariant   matmuls, sums and transposes of captures           before the loop
 //   batched     dot(x[i], w) of few rows                           one of all steps, before the loop
 //   summed      acc + dot(a, b) of little depth                    one of all steps, behind the loop

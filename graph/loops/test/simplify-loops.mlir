@@ -328,3 +328,55 @@ func.func private @scanned_step(%h: !v, %w: tensor<4x4xf32>) -> (!v, tensor<4x4x
   %2 = ts.add %w, %1 : tensor<4x4xf32>
   return %0, %2, %h : !v, tensor<4x4xf32>, !v
 }
+
+// -----
+
+!h = tensor<2x4xf32>
+!s = tensor<2x2x4xf32>
+!w = tensor<4x12xf32>
+
+// The sequence's part of a matmul of both is computed before the loop.
+// CHECK-LABEL: func.func @beside
+// CHECK: %[[X:.*]] = ts.slice %arg1 [#ts.dim<0>, #ts.dim<4>] [1, 1] : tensor<4x12xf32> to tensor<4x4xf32>
+// CHECK: %[[ALL:.*]] = ts.dot %arg0, %[[X]] batch [] x [] contract [2] x [1]
+// CHECK: ts.loop @beside_step
+// CHECK-LABEL: func.func private @beside_step
+// CHECK-COUNT-2: ts.dot
+// CHECK-NOT: ts.dot
+func.func @beside(%x: !s, %w: !w, %h: !h) -> !h {
+  %0 = ts.loop @beside_step counter "step" trips <2> carried(%h : !h) captures(%x, %w : !s, !w) symbols [] reversed [] to(!h)
+  return %0 : !h
+}
+func.func private @beside_step(%h: !h, %x: !s, %w: !w) -> !h {
+  %0 = ts.slice %x [#ts.dim<"step">, #ts.dim<0>, #ts.dim<0>] [1, 1, 1] : !s to tensor<1x2x4xf32>
+  %1 = ts.reshape %0 : tensor<1x2x4xf32> to !h
+  %2 = ts.tanh %h : !h
+  %3 = ts.concat %h, %1, %2 dim 1 : !h, !h, !h
+  %4 = ts.dot %3, %w batch [] x [] contract [1] x [1] : tensor<2x12xf32>, !w
+  %5 = ts.tanh %4 : !h
+  return %5 : !h
+}
+
+// -----
+
+!h = tensor<2x4xf32>
+!s = tensor<6x2x1xf32>
+!w = tensor<5x64xf32>
+
+// One column of the sequence would make 64 of them: one matmul a step.
+// CHECK-LABEL: func.func private @narrow_step
+// CHECK: ts.concat
+// CHECK: ts.dot {{.*}} : tensor<2x5xf32>, tensor<5x64xf32>
+func.func @narrow(%x: !s, %w: !w, %h: !h) -> !h {
+  %0 = ts.loop @narrow_step counter "step" trips <6> carried(%h : !h) captures(%x, %w : !s, !w) symbols [] reversed [] to(!h)
+  return %0 : !h
+}
+func.func private @narrow_step(%h: !h, %x: !s, %w: !w) -> !h {
+  %0 = ts.slice %x [#ts.dim<"step">, #ts.dim<0>, #ts.dim<0>] [1, 1, 1] : !s to tensor<1x2x1xf32>
+  %1 = ts.reshape %0 : tensor<1x2x1xf32> to tensor<2x1xf32>
+  %2 = ts.concat %h, %1 dim 1 : !h, tensor<2x1xf32>
+  %3 = ts.dot %2, %w batch [] x [] contract [1] x [0] : tensor<2x5xf32>, !w
+  %4 = ts.slice %3 [#ts.dim<0>, #ts.dim<8>] [1, 1] : tensor<2x64xf32> to !h
+  %5 = ts.tanh %4 : !h
+  return %5 : !h
+}
