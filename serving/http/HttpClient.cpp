@@ -1,13 +1,14 @@
 #include "serving/http/HttpClient.h"
 
 #include "runtime/base/Text.h"
+#include "serving/http/HttpStream.h"
+#include "serving/http/Tls.h"
 
 #include <array>
 #include <boost/asio/connect.hpp>
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/ssl/host_name_verification.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
-#include <boost/beast/core/tcp_stream.hpp>
 #include <boost/beast/http/buffer_body.hpp>
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/read.hpp>
@@ -24,12 +25,13 @@ using tcp = asio::ip::tcp;
 using ErrorCode = beast::error_code;
 
 Expected<HttpUrl> HttpUrl::parse(const std::string &url) {
-  constexpr std::string_view scheme = "http://";
+  constexpr std::string_view http = "http://", https = "https://";
   std::string_view rest = url;
   HttpUrl parsed;
-  bool isHttp = rest.starts_with(scheme);
+  parsed.secure = rest.starts_with(https);
+  bool isHttp = parsed.secure || rest.starts_with(http);
   if (isHttp)
-    rest.remove_prefix(scheme.size());
+    rest.remove_prefix((parsed.secure ? https : http).size());
   size_t slash = std::min(rest.find('/'), rest.size());
   std::string_view host = rest.substr(0, slash);
   parsed.prefix = rest.substr(slash);
@@ -37,7 +39,9 @@ Expected<HttpUrl> HttpUrl::parse(const std::string &url) {
     parsed.prefix.pop_back();
   size_t colon = host.rfind(':');
   bool hasPort = colon != host.npos && host.find(']', colon) == host.npos;
-  parsed.port = hasPort ? host.substr(colon + 1) : "80";
+  parsed.port = hasPort         ? std::string(host.substr(colon + 1))
+                : parsed.secure ? "443"
+                                : "80";
   parsed.host = host.substr(0, hasPort ? colon : host.size());
   if (parsed.host.starts_with("[") && parsed.host.ends_with("]"))
     parsed.host = parsed.host.substr(1, parsed.host.size() - 2);
@@ -46,13 +50,18 @@ Expected<HttpUrl> HttpUrl::parse(const std::string &url) {
       parsed.port.find_first_not_of("0123456789") == std::string::npos;
   if (!isHttp || parsed.host.empty() || !isNumber)
     return userError("is no address of a server", url,
-                     "http://HOST:PORT, such as http://127.0.0.1:8000");
+                     "http://HOST:PORT or https://HOST, such as "
+                     "http://127.0.0.1:8000");
   return parsed;
 }
 
 struct HttpClient::Connection {
+  explicit Connection(std::shared_ptr<TlsContext> tls)
+      : tls(std::move(tls)), stream(context, this->tls.get()) {}
+
+  std::shared_ptr<TlsContext> tls;
   asio::io_context context{1};
-  beast::tcp_stream stream{context};
+  HttpStream stream;
   beast::flat_buffer buffer;
   std::string host, prefix, name;
   double seconds = 0;
@@ -76,7 +85,7 @@ struct HttpClient::Connection {
         context.run_for(std::chrono::milliseconds(wanted ? 100 : 3600000));
         if (!ended && wanted && !wanted() && !abandoned) {
           abandoned = true;
-          stream.cancel();
+          stream.tcp().cancel();
         }
       }
     } catch (const std::exception &failure) {
@@ -105,13 +114,17 @@ bool HttpClient::isOpen() const { return connection->open; }
 Expected<std::unique_ptr<HttpClient>> HttpClient::connect(const HttpUrl &url,
                                                           double seconds) {
   try {
-    auto connection = std::make_unique<Connection>();
+    std::shared_ptr<TlsContext> tls;
+    if (url.secure) {
+      ASSIGN_OR_RETURN(tls, clientTls());
+    }
+    auto connection = std::make_unique<Connection>(std::move(tls));
     connection->seconds = seconds;
     connection->prefix = url.prefix;
     bool isV6 = url.host.find(':') != url.host.npos;
     connection->host =
         cat(isV6 ? "[" : "", url.host, isV6 ? "]" : "", ":", url.port);
-    connection->name = "http://" + connection->host;
+    connection->name = (url.secure ? "https://" : "http://") + connection->host;
     ErrorCode error;
     tcp::resolver resolver(connection->context);
     auto found = resolver.resolve(url.host, url.port, error);
@@ -119,8 +132,17 @@ Expected<std::unique_ptr<HttpClient>> HttpClient::connect(const HttpUrl &url,
       return deviceError(cat("the name is not known: ", error.message()),
                          connection->name);
     TRY(connection->wait("no connection", nullptr, [&](auto handler) {
-      connection->stream.async_connect(found, handler);
+      connection->stream.tcp().async_connect(found, handler);
     }));
+    if (HttpStream::Tls *secure = connection->stream.tls()) {
+      asio::ip::make_address(url.host, error);
+      if (error) // a name, not an address
+        SSL_set_tlsext_host_name(secure->native_handle(), url.host.c_str());
+      secure->set_verify_callback(asio::ssl::host_name_verification(url.host));
+      TRY(connection->wait("no TLS", nullptr, [&](auto handler) {
+        secure->async_handshake(asio::ssl::stream_base::client, handler);
+      }));
+    }
     connection->stream.socket().set_option(tcp::no_delay(true), error);
     return std::unique_ptr<HttpClient>(new HttpClient(std::move(connection)));
   } catch (const std::exception &failure) {

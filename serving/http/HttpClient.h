@@ -1,5 +1,5 @@
-// A connection to a server over HTTP/1.1, for measuring: one request at a time,
-// the answer's parts as they come.
+// A connection to a server over HTTP/1.1, with TLS or without: one request at a
+// time, the answer's parts as they come.
 #pragma once
 
 #include "runtime/base/Error.h"
@@ -13,8 +13,9 @@ namespace knapper::serving {
 
 struct HttpUrl {
   std::string host, port, prefix; ///< "", or "/v1"
+  bool secure = false;            ///< https
 
-  /// UserError for all but http://HOST[:PORT][/PREFIX].
+  /// UserError for all but http[s]://HOST[:PORT][/PREFIX].
   static Expected<HttpUrl> parse(const std::string &url);
 };
 

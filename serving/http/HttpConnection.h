@@ -6,18 +6,16 @@
 //===----------------------------------------------------------------------===//
 #pragma once
 
+#include "serving/http/HttpStream.h"
 #include "serving/http/RefusedHeader.h"
 #include "serving/http/ServerState.h"
 
-#include <array>
 #include <boost/asio/dispatch.hpp>
-#include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/strand.hpp>
 #include <boost/asio/write.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
-#include <boost/beast/core/tcp_stream.hpp>
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/read.hpp>
 #include <boost/beast/http/string_body.hpp>
@@ -25,9 +23,7 @@
 #include <mutex>
 #include <optional>
 #include <poll.h>
-#include <span>
 #include <sys/socket.h>
-#include <thread>
 
 namespace knapper::serving {
 
@@ -47,7 +43,8 @@ public:
   /// `strand`: the socket's.
   Connection(tcp::socket socket, const Strand &strand,
              std::shared_ptr<ServerState> state, size_t number)
-      : stream(std::move(socket)), strand(strand), state(std::move(state)),
+      : strand(strand), state(std::move(state)),
+        stream(std::move(socket), this->state->tls.get()),
         inbox(*this->state->inboxes[number % this->state->inboxes.size()]),
         // The largest line of a body's chunks, beside what is read at once.
         buffer(this->state->options.largestHeader + (64 << 10)) {
@@ -62,7 +59,12 @@ public:
     ErrorCode ignored;
     stream.socket().set_option(tcp::no_delay(true), ignored);
     stream.socket().non_blocking(true, ignored);
-    asio::post(strand, [self = self()] { self->readHeader(); });
+    asio::post(strand, [self = self()] {
+      if (self->stream.tls())
+        self->shakeHands();
+      else
+        self->readHeader();
+    });
   }
 
   const HttpRequest &request() const override { return current; }
@@ -168,6 +170,25 @@ private:
   std::shared_ptr<Connection> self() {
     return std::static_pointer_cast<Connection>(shared_from_this());
   }
+
+  void shakeHands() {
+    stream.expires_after(state->options.headerTime);
+    stream.tls()->async_handshake(
+        asio::ssl::stream_base::server, [self = self()](ErrorCode error) {
+          if (!error) {
+            self->readHeader();
+            return;
+          }
+          ErrorCode ignored;
+          if (isPlainHttp(error))
+            self->stream.socket().write_some(asio::buffer(kWantsTls), ignored);
+          self->close();
+        });
+  }
+  static constexpr std::string_view kWantsTls =
+      "HTTP/1.1 400 Bad Request\r\nConnection: close\r\n"
+      "Content-Type: text/plain\r\nContent-Length: 41\r\n\r\n"
+      "This port speaks HTTPS: ask for https://\n";
 
   void readHeader() {
     if (!open)
@@ -390,7 +411,7 @@ private:
     if (writing.empty())
       std::swap(writing, waiting);
     ErrorCode error; // is found again by who waits
-    if (!writing.empty())
+    if (!writing.empty() && !stream.tls())
       written += stream.socket().write_some(
           asio::buffer(writing.data() + written, writing.size() - written),
           error);
@@ -450,14 +471,19 @@ private:
       readHeader();
       return;
     }
-    ErrorCode ignored;
-    stream.socket().shutdown(tcp::socket::shutdown_send, ignored);
-    if (!lingers) {
-      close();
+    stream.expires_after(std::chrono::seconds(2)); // of all reads together
+    if (stream.tls() && !lingers) {
+      stream.tls()->async_shutdown(
+          [self = self()](ErrorCode) { self->close(); });
       return;
     }
-    stream.expires_after(std::chrono::seconds(2)); // of all reads together
-    linger();
+    ErrorCode ignored;
+    if (!stream.tls())
+      stream.socket().shutdown(tcp::socket::shutdown_send, ignored);
+    if (lingers)
+      linger();
+    else
+      close();
   }
 
   /// Reads what the client still sends, so that it can read our answer before
@@ -495,9 +521,9 @@ private:
       state->answering += now ? 1 : size_t(-1);
   }
 
-  beast::tcp_stream stream;
   const Strand strand;
   const std::shared_ptr<ServerState> state;
+  HttpStream stream;
   Inbox &inbox;          ///< the state's
   std::mutex briefMutex; ///< guards what follows, before the inbox's
   std::vector<std::function<void()>> brief;
@@ -518,67 +544,5 @@ private:
   bool answered = false; ///< all of the answer is in `waiting` or written
   bool handling = false; ///< a request is being answered
 };
-
-inline bool Inbox::add(std::shared_ptr<Connection> connection) {
-  std::lock_guard lock(mutex);
-  if (closed)
-    return false;
-  connections.push_back(std::move(connection));
-  if (delivers)
-    return true;
-  try {
-    asio::post(context, [this] { deliver(); });
-  } catch (...) { // who adds hears of it
-    connections.pop_back();
-    throw;
-  }
-  return delivers = true;
-}
-
-inline void Inbox::deliver() {
-  constexpr size_t few = 32; // then who else waits for this thread
-  while (true) {
-    std::array<std::shared_ptr<Connection>, few> taken;
-    size_t count = 0;
-    {
-      std::lock_guard lock(mutex);
-      for (; count < few && !connections.empty(); ++count) {
-        taken[count] = std::move(connections.front());
-        connections.pop_front();
-      }
-    }
-    for (const auto &connection : std::span(taken).first(count))
-      runSoon(connection);
-    std::lock_guard lock(mutex);
-    delivers = !connections.empty() && !closed;
-    if (!delivers)
-      return;
-    try {
-      asio::post(context, [this] { deliver(); });
-      return;
-    } catch (const std::exception &) { // goes on here
-    }
-  }
-}
-
-inline void Inbox::runSoon(const std::shared_ptr<Connection> &connection) {
-  while (true)
-    try {
-      return Connection::runBrief(connection);
-    } catch (const std::exception &) { // others give some memory back
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-}
-
-inline void Inbox::close() {
-  std::deque<std::shared_ptr<Connection>> dropped;
-  {
-    std::lock_guard lock(mutex);
-    closed = true;
-    dropped.swap(connections);
-  }
-  for (const auto &connection : dropped)
-    connection->dropBrief();
-}
 
 } // namespace knapper::serving

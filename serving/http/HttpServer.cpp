@@ -1,10 +1,76 @@
-// The threads of the server and its port; a client's side is
+// The threads of the server, what wakes them, and its port; a client's side is
 // HttpConnection.h's.
 #include "serving/http/HttpServer.h"
 
 #include "serving/http/HttpConnection.h"
 
+#include <array>
+#include <span>
+#include <thread>
+
 namespace knapper::serving {
+
+bool Inbox::add(std::shared_ptr<Connection> connection) {
+  std::lock_guard lock(mutex);
+  if (closed)
+    return false;
+  connections.push_back(std::move(connection));
+  if (delivers)
+    return true;
+  try {
+    asio::post(context, [this] { deliver(); });
+  } catch (...) { // who adds hears of it
+    connections.pop_back();
+    throw;
+  }
+  return delivers = true;
+}
+
+void Inbox::deliver() {
+  constexpr size_t few = 32; // then who else waits for this thread
+  while (true) {
+    std::array<std::shared_ptr<Connection>, few> taken;
+    size_t count = 0;
+    {
+      std::lock_guard lock(mutex);
+      for (; count < few && !connections.empty(); ++count) {
+        taken[count] = std::move(connections.front());
+        connections.pop_front();
+      }
+    }
+    for (const auto &connection : std::span(taken).first(count))
+      runSoon(connection);
+    std::lock_guard lock(mutex);
+    delivers = !connections.empty() && !closed;
+    if (!delivers)
+      return;
+    try {
+      asio::post(context, [this] { deliver(); });
+      return;
+    } catch (const std::exception &) { // goes on here
+    }
+  }
+}
+
+void Inbox::runSoon(const std::shared_ptr<Connection> &connection) {
+  while (true)
+    try {
+      return Connection::runBrief(connection);
+    } catch (const std::exception &) { // others give some memory back
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+}
+
+void Inbox::close() {
+  std::deque<std::shared_ptr<Connection>> dropped;
+  {
+    std::lock_guard lock(mutex);
+    closed = true;
+    dropped.swap(connections);
+  }
+  for (const auto &connection : dropped)
+    connection->dropBrief();
+}
 
 struct HttpServer::Listener {
   explicit Listener(const HttpServerOptions &options)
@@ -51,10 +117,28 @@ struct HttpServer::Listener {
 HttpServer::HttpServer(std::unique_ptr<Listener> listener)
     : listener(std::move(listener)) {}
 
+/// Null for a server without.
+static Expected<std::shared_ptr<TlsContext>>
+tlsOf(const HttpServerOptions &options) {
+  if (options.certificate.empty() != options.key.empty())
+    return userError("a certificate and its private key go together",
+                     options.certificate + options.key,
+                     "--tls-cert FILE --tls-key FILE");
+  if (options.certificate.empty())
+    return std::shared_ptr<TlsContext>();
+  return serverTls(options.certificate, options.key);
+}
+
+Status HttpServer::check(const HttpServerOptions &options) {
+  ASSIGN_OR_RETURN(std::shared_ptr<TlsContext> tls, tlsOf(options));
+  return success();
+}
+
 Expected<std::unique_ptr<HttpServer>>
 HttpServer::start(const HttpServerOptions &options, HttpHandler handler) {
   auto listener = std::make_unique<Listener>(options);
   listener->state->handler = std::move(handler);
+  ASSIGN_OR_RETURN(listener->state->tls, tlsOf(options));
   std::string place = options.host + ":" + std::to_string(options.port);
   ErrorCode error;
   tcp::resolver resolver(listener->context);
@@ -103,7 +187,8 @@ uint16_t HttpServer::port() const { return listener->endpoint.port(); }
 std::string HttpServer::address() const {
   asio::ip::address address = listener->endpoint.address();
   std::string host = address.to_string();
-  return "http://" + (address.is_v6() ? "[" + host + "]" : host) + ":" +
+  return (listener->state->tls ? "https://" : "http://") +
+         (address.is_v6() ? "[" + host + "]" : host) + ":" +
          std::to_string(port());
 }
 

@@ -15,6 +15,8 @@ struct HttpServerOptions {
   /// A listening socket that is taken over instead of these; -1: none.
   int listening = -1;
   int threads = 2;
+  /// PEM files of a certificate and of its private key: HTTPS. Both or none.
+  std::string certificate, key;
   size_t largestBody = 32 << 20;
   uint32_t largestHeader = 16 << 10;
   size_t mostConnections = 16384;
@@ -26,7 +28,11 @@ struct HttpServerOptions {
 
 class HttpServer {
 public:
-  /// Listens; UserError for an address that cannot be had. The handler is
+  /// UserError for a certificate or key that is none: what `start` would say,
+  /// before a model is loaded.
+  static Status check(const HttpServerOptions &options);
+  /// Listens; UserError for an address that cannot be had, or for a certificate
+  /// or key that is none. The handler is
   /// called on the server's threads, for one request of a connection at a time.
   static Expected<std::unique_ptr<HttpServer>>
   start(const HttpServerOptions &options, HttpHandler handler);
@@ -37,7 +43,7 @@ public:
   void stop();
 
   uint16_t port() const;
-  /// "http://127.0.0.1:8000".
+  /// "http://127.0.0.1:8000", or "https://...".
   std::string address() const;
   size_t connections() const;
   /// Connections whose client waits for an answer, or for the rest of one.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "serving/http/HttpServer.h"
+#include "serving/http/Tls.h"
 
 #include <atomic>
 #include <boost/asio/io_context.hpp>
@@ -44,6 +45,7 @@ private:
 struct ServerState {
   std::vector<std::unique_ptr<Inbox>> inboxes; ///< as many as threads
   HttpServerOptions options;
+  std::shared_ptr<TlsContext> tls; ///< null: none
   HttpHandler handler;
   std::atomic<size_t> connections{0};
   std::atomic<size_t> answering{0}; ///< connections whose client waits

@@ -67,7 +67,7 @@ def test_refusals_are_counted(serve):
 
 @pytest.mark.parametrize("url, code, message", [
     ("localhost", 1, "is no address of a server"),
-    ("https://localhost", 1, "is no address of a server"),
+    ("ftp://localhost", 1, "is no address of a server"),
     ("http://localhost:x", 1, "is no address of a server"),
     ("http://127.0.0.1:9", 2, "no connection"),
 ])

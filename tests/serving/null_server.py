@@ -53,11 +53,11 @@ class Server:
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
         line = self.process.stdout.readline()
-        found = re.search(r"at http://([\d.]+):(\d+)", line)
+        found = re.search(r"at (https?)://([\d.]+):(\d+)", line)
         if not found:
             raise AssertionError(line + self.process.stderr.read())
-        self.host, self.port = found[1], int(found[2])
-        self.url = f"http://{self.host}:{self.port}"
+        self.host, self.port = found[2], int(found[3])
+        self.url = f"{found[1]}://{self.host}:{self.port}"
 
     def stop(self) -> int:
         if self.process.poll() is None:

@@ -158,7 +158,9 @@ void addBenchServe(CLI::App &app, Session &session) {
   ServeLoadOptions &load = arguments->load;
   CLI::App *command = app.add_subcommand(
       "bench-serve", "Measures a server of OpenAI's API under load");
-  command->add_option("url", load.url, "The server, http://HOST:PORT")
+  command
+      ->add_option("url", load.url,
+                   "The server, http://HOST:PORT or https://HOST")
       ->required()
       ->type_name("URL");
   command->add_option("--requests", load.requests, "Requests in all")

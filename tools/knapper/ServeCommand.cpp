@@ -78,6 +78,7 @@ Status serve(ServeArguments &arguments) {
   signal(SIGPIPE, SIG_IGN);
 
   Stopwatch watch;
+  TRY(HttpServer::check(arguments.http));
   ASSIGN_OR_RETURN(std::unique_ptr<ModelTexts> texts,
                    ModelTexts::load(arguments.folder));
   arguments.grammar.cacheBytes =
@@ -191,6 +192,15 @@ void addServe(CLI::App &app, Session &session) {
                    "Default: loopback's names, or any where --host is another")
       ->type_name("NAME")
       ->allow_extra_args(false);
+  command
+      ->add_option("--tls-cert", arguments->http.certificate,
+                   "HTTPS by this certificate, a PEM file: the server's own, "
+                   "then those of who signed it")
+      ->type_name("FILE");
+  command
+      ->add_option("--tls-key", arguments->http.key,
+                   "The private key of --tls-cert, a PEM file")
+      ->type_name("FILE");
   command->add_option("--served-model-name", arguments->modelName,
                       "The model's name in requests; default: the folder's");
   command
