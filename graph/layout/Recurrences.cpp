@@ -175,7 +175,9 @@ RecurrenceOp RecurrenceFormer::form() {
     if (taken.contains(value) || outside.contains(value))
       return {};
   RecurrenceOp op = create();
-  if (firstMixed(op)) {
+  // A matmul of the sequences alone is none of a step's.
+  auto dots = op.getBody().getOps<DotOp>();
+  if (firstMixed(op) || !llvm::hasNItems(dots, op.matmuls().size())) {
     op.erase();
     return {};
   }

@@ -38,15 +38,28 @@ private:
 
 } // namespace
 
-static bool isTransposed(TransposeOp op) {
-  return op.getPermutation() == ArrayRef<int64_t>{1, 0};
+/// Whether the op transposes a matrix. One of a single row or column may be
+/// reshaped instead.
+static bool isTranspose(Operation &op) {
+  if (auto transpose = dyn_cast<TransposeOp>(op))
+    return transpose.getPermutation() == ArrayRef<int64_t>{1, 0};
+  auto reshape = dyn_cast<ReshapeOp>(op);
+  if (!reshape || rankOf(reshape.getInput()) != 2 || rankOf(reshape) != 2)
+    return false;
+  SmallVector<Dim> in = dimsOf(reshape.getInput()), out = dimsOf(reshape);
+  return in[0] == out[1] && in[1] == out[0] &&
+         (in[0].isConstant(1) || in[1].isConstant(1));
+}
+
+static bool contractsColumns(DotOp dot) {
+  return dot.getRhsContract() == ArrayRef<int64_t>{0};
 }
 
 bool StepViews::isView(Operation &op) const {
-  if (auto transpose = dyn_cast<TransposeOp>(op))
-    return kind == Kind::transposed && isTransposed(transpose);
+  if (kind == Kind::transposed)
+    return isTranspose(op);
   auto reshape = dyn_cast<ReshapeOp>(op);
-  if (!reshape || kind != Kind::dropped)
+  if (!reshape)
     return false;
   SmallVector<Dim> dims = dimsOf(reshape.getInput());
   return !dims.empty() && dims[0].isConstant(1) &&
@@ -69,8 +82,7 @@ bool StepViews::passes(Operation *op) const {
   if (auto slice = dyn_cast<SliceOp>(op))
     return llvm::all_of(slice.getSteps(),
                         [](int64_t step) { return step == 1; });
-  auto transpose = dyn_cast<TransposeOp>(op);
-  return transpose && isTransposed(transpose);
+  return isTranspose(*op);
 }
 
 Value StepViews::leaf(OpBuilder &b, Value value) const {
@@ -103,12 +115,18 @@ Value StepViews::emit(OpBuilder &b, Operation *op) {
         op->getOperands(), [&](Value operand) { return viewOf(b, operand); });
     return cloneElementwise(b, op, operands);
   }
-  if (auto transpose = dyn_cast<TransposeOp>(op))
-    return transpose.getInput();
-  if (auto dot = dyn_cast<DotOp>(op))
-    return DotOp::create(b, loc, dot.getRhs(), dot.getLhs(), dot.getRhsBatch(),
-                         dot.getLhsBatch(), dot.getRhsContract(),
-                         dot.getLhsContract(), dot.getResultTypeAttr());
+  if (isTranspose(*op))
+    return op->getOperand(0);
+  if (auto dot = dyn_cast<DotOp>(op)) {
+    // What is on the left is contracted along its rows.
+    static constexpr int64_t kRow[] = {1};
+    bool columns = contractsColumns(dot);
+    return DotOp::create(
+        b, loc, columns ? viewOf(b, dot.getRhs()) : dot.getRhs(), dot.getLhs(),
+        dot.getRhsBatch(), dot.getLhsBatch(),
+        columns ? ArrayRef<int64_t>(kRow) : dot.getRhsContract(),
+        dot.getLhsContract(), dot.getResultTypeAttr());
+  }
   auto slice = cast<SliceOp>(op);
   Value made = viewOf(b, slice.getInput());
   SmallVector<Dim> starts = dimsOf(slice.getStarts()),
@@ -123,14 +141,22 @@ void StepViews::run() {
     if (isView(op))
       wanted.insert(op.getOperand(0));
     if (op.getNumResults() != 1 || !wanted.contains(op.getResult(0)) ||
-        !passes(&op) || isa<BroadcastOp, DotOp, TransposeOp>(op))
+        !passes(&op) || isa<BroadcastOp>(op) || isTranspose(op))
       continue;
+    if (auto dot = dyn_cast<DotOp>(op)) {
+      if (contractsColumns(dot))
+        wanted.insert(dot.getRhs());
+      continue;
+    }
     wanted.insert(op.operand_begin(), op.operand_end());
   }
   for (Operation &op : llvm::make_early_inc_range(block.without_terminator())) {
     OpBuilder b(&op);
     if (isView(op)) {
-      op.getResult(0).replaceAllUsesWith(viewOf(b, op.getOperand(0)));
+      Value view = viewOf(b, op.getOperand(0));
+      if (kind == Kind::transposed)
+        views.try_emplace(view, op.getOperand(0));
+      op.getResult(0).replaceAllUsesWith(view);
       continue;
     }
     b.setInsertionPointAfter(&op);

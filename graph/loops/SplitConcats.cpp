@@ -12,7 +12,8 @@ namespace {
 /// whose right one no step changes, or the other way round.
 struct ConcatDot {
   /// Whether `dot` is of this form and some of the parts are rows.
-  bool match(DotOp dot, const BatchedSteps &steps, const LoopBudget &budget);
+  bool match(DotOp dot, const BatchedSteps &steps, const LoopParts &parts,
+             const LoopBudget &budget);
   Value sum(BatchedSteps &steps, LoopParts &parts);
 
   DotOp dot;
@@ -24,7 +25,7 @@ struct ConcatDot {
 } // namespace
 
 bool ConcatDot::match(DotOp op, const BatchedSteps &steps,
-                      const LoopBudget &budget) {
+                      const LoopParts &parts, const LoopBudget &budget) {
   dot = op;
   Type element = elementTypeOf(op.getLhs());
   // Of 16 bits each sum of a part would be rounded.
@@ -43,16 +44,15 @@ bool ConcatDot::match(DotOp op, const BatchedSteps &steps,
   weightDim = left ? op.getRhsContract()[0] : op.getLhsContract()[0];
   if (concat.getDim() != along)
     return false;
-  if (rankOf(concat.getResult()) != 2 ||
+  if (rankOf(concat.getResult()) != 2 || parts.namesOwnSymbol(concat) ||
       dimOf(concat.getResult(), 1 - along).asConstant().value_or(1) >
           budget.rows)
     return false;
   // Rows that are much narrower than the result are not batched.
   auto isBatched = [&](Value part) {
+    Dim most = byteCount(part.getType()) * budget.growth;
     return steps.orderOf(part) &&
-           !isLess(byteCount(part.getType()) * budget.growth,
-                   byteCount(op.getType()))
-                .value_or(true);
+           !isLess(most, byteCount(op.getType())).value_or(true);
   };
   return llvm::any_of(concat.getInputs(), isBatched) &&
          llvm::all_of(concat.getInputs(),
@@ -86,7 +86,7 @@ bool knapper::splitConcats(LoopParts &parts, const LoopBudget &budget) {
   BatchedSteps steps(parts, own);
   llvm::DenseMap<Value, Value> instead;
   for (auto dot : llvm::make_early_inc_range(parts.body->getOps<DotOp>()))
-    if (ConcatDot found; found.match(dot, steps, budget))
+    if (ConcatDot found; found.match(dot, steps, parts, budget))
       instead[dot.getResult()] = found.sum(steps, parts);
   parts.replace(instead);
   return !instead.empty();

@@ -13,8 +13,10 @@
 #include "graph/layout/SplitReductions.h"
 #include "graph/layout/SplitSorts.h"
 #include "graph/layout/VectorDots.h"
+#include "graph/loops/SimplifyLoops.h"
 #include "graph/quantize/ByteMatmuls.h"
 #include "graph/quantize/PackedMatmuls.h"
+#include "graph/simplify/MatrixDots.h"
 #include "graph/simplify/NarrowDots.h"
 #include "ir/config/GpuTimes.h"
 #include "ir/tensor/Decompose.h"
@@ -81,6 +83,13 @@ void reduceGates(FuncOp function, const TargetDesc &target) {
                  int64_t(2 * target.launchSeconds * target.copyBandwidth));
 }
 
+/// Matmuls of narrow rows before the loop, however much wider their results
+/// are: a launch a step takes longer than reading them.
+void batchNarrowRows(FuncOp function, const TargetDesc &) {
+  simplifyLoops(function, {.growth = 1024});
+  makeMatrixDots(function);
+}
+
 auto recurrencesOf(const TargetDesc &target) {
   return [&](ts::RecurrenceOp op) { return takesRecurrence(op, target); };
 }
@@ -115,6 +124,7 @@ constexpr TargetPass kPreparation[] = {
      [](FuncOp function, const TargetDesc &target) {
        expandRecurrences(function, recurrencesOf(target));
      }},
+    {"cuda:batch-narrow-rows", batchNarrowRows},
     {"cuda:form-recurrences",
      [](FuncOp function, const TargetDesc &target) {
        formRecurrences(function, recurrencesOf(target));
