@@ -32,7 +32,7 @@ BlockArgument filterToPack(ConvOp conv, KernelOp kernel) {
   auto filter = dyn_cast<BlockArgument>(conv.getFilter());
   unsigned spatial = conv.getStrides().size();
   if (!filter || !filter.hasOneUse() || !conv.getChannelsLast() ||
-      spatial < 1 || spatial > 2)
+      spatial < 1 || spatial > 3)
     return {};
   Type element = elementTypeOf(filter);
   if (!element.isF32() && !element.isF16()) // bf16 has rows in pairs

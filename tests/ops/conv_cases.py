@@ -246,6 +246,31 @@ for dtype in ["f32", "bf16"]:
     constant_conv("depthwise stride 2", dtype, [11, 29], [3, 3], 1, 1, 40, [2, 2], low=[0, 0], high=[1, 1])
     constant_conv("depthwise 1d", dtype, [60], [4], 1, 1, 24, low=[3], high=[0])
     constant_conv("depthwise of one row", dtype, [1, 60], [3, 3], 1, 1, 24, low=[1, 1])
+# Three spatial dims: borders wider than the image, planes and rows that lie apart, a stride a dim, windows of one plane, one row
+# or one column, images of one, filters taken a window row at a time, groups that are matmuls and groups side by side in a register.
+for dtype in ["f32", "f16", "bf16"]:
+    for name, image, window, c, f, groups, more in [
+            ("same", [5, 6, 7], [3, 3, 3], 5, 20, 1, dict(low=[1, 1, 1])), ("no border", [4, 5, 13], [2, 3, 2], 6, 17, 1, {}),
+            ("border only", [2, 3, 5], [3, 3, 3], 4, 16, 1, dict(low=[4, 3, 5], high=[3, 5, 1])),
+            ("uneven", [7, 5, 11], [2, 1, 3], 3, 19, 1, dict(low=[1, 0, 0], high=[0, 0, 2])),
+            ("stride", [9, 10, 11], [3, 5, 3], 4, 16, 1, dict(strides=[2, 3, 1], low=[1, 2, 1])),
+            ("stride no border", [7, 5, 9], [2, 1, 1], 7, 18, 1, dict(strides=[3, 2, 2])),
+            ("dilated", [9, 8, 13], [3, 2, 3], 4, 16, 1, dict(dilations=[3, 2, 2], low=[3, 1, 2])),
+            ("dilated planes", [9, 3, 4], [3, 1, 1], 8, 24, 1, dict(dilations=[4, 1, 1])),
+            ("planes alone", [7, 3, 5], [3, 1, 1], 16, 32, 1, dict(low=[1, 0, 0])),
+            ("rows alone", [3, 7, 5], [1, 3, 1], 8, 16, 1, dict(low=[0, 1, 0])),
+            ("of one column", [3, 20, 1], [5, 3, 1], 5, 18, 1, dict(low=[2, 1, 0])),
+            ("of one plane", [1, 6, 7], [3, 3, 3], 6, 16, 1, dict(low=[1, 1, 1])),
+            ("groups", [5, 6, 7], [3, 3, 3], 6, 16, 2, dict(low=[1, 1, 1])),
+            ("shared panels", [4, 5, 6], [2, 3, 3], 5, 24, 3, dict(strides=[1, 2, 2], low=[1, 1, 1])),
+            ("groups of one column", [3, 20, 1], [5, 3, 1], 5, 9, 4, dict(low=[2, 1, 0])),
+            ("lanes", [5, 6, 17], [3, 3, 3], 4, 4, 8, dict(low=[1, 1, 1])),
+            ("lanes border only", [2, 2, 3], [3, 3, 3], 2, 4, 5, dict(low=[5, 4, 6])),
+            ("depthwise", [4, 9, 11], [3, 3, 3], 1, 1, 37, dict(low=[1, 1, 1])),
+            ("depthwise stride dilated", [9, 9, 23], [3, 2, 3], 1, 1, 20, dict(strides=[2, 1, 2], dilations=[2, 3, 1], low=[2, 1, 0]))]:
+        constant_conv(f"volume {name}", dtype, image, window, c, f, groups, **more)
+constant_conv("volume many channels", "f32", [3, 6, 8], [3, 3, 3], 160, 48, low=[1, 1, 1])
+constant_conv("volume transposed", "f32", [3, 4, 5], [3, 3, 3], 4, 16, low=[1, 1, 1], inputs=[2, 2, 1])
 # Transposed (zeros between the input's elements) with windows that overlap: phases of unequal taps, of unequal sizes; one
 # dim only; one row, one column; groups.
 for dtype in ["f32", "bf16"]:
@@ -291,8 +316,9 @@ for kh, kw, c, f, groups, pad, stride, apart, border in [
         (5, 2, 5, 8, 1, 2, 1, 1, 7), (1, 5, 24, 24, 2, 2, 1, 1, 128), (3, 3, 6, 12, 3, 1, 1, 1, 9),
         (3, 3, 1, 1, 40, 1, 1, 1, 3), (3, 3, 1, 1, 21, 1, 2, 1, None), (3, 3, 4, 8, 1, 2, 1, 2, 77),
         (3, 2, 3, 2, 5, 1, 1, 2, 200), (23, 23, 1, 1, 17, 11, 1, 1, 3), (5, 3, 1, 2, 12, 2, 1, 2, 200),
-        (3, 3, 1, 1, 64, 0, 2, 1, None), (1, 3, 1, 1, 32, 1, 1, 1, 255), (4, 4, 1, 1, 19, 3, 1, 1, 1)]:
-    image, filter_dims = ([11], [kw]) if kh == 1 and kw > 1 else ([9, 11], [kh, kw])
+        (3, 3, 1, 1, 64, 0, 2, 1, None), (1, 3, 1, 1, 32, 1, 1, 1, 255), (4, 4, 1, 1, 19, 3, 1, 1, 1),
+        ((2, 3), 3, 5, 18, 1, 1, 1, 1, 9), ((3, 2), 3, 3, 2, 5, 1, 2, 2, 200), ((3, 3), 3, 1, 1, 21, 1, 1, 1, None), ((2, 1), 1, 6, 9, 2, 3, 1, 1, 77)]:
+    image, filter_dims = ([4, 9, 11], [*kh, kw]) if isinstance(kh, tuple) else ([11], [kw]) if kh == 1 and kw > 1 else ([9, 11], [kh, kw])
     rank = len(image)
     steps, ones, far = [stride] * rank, [1] * rank, [apart] * rank
     outs = [(n + 2 * pad - (k - 1) * apart - 1) // stride + 1 for n, k in zip(image, filter_dims)]
@@ -313,7 +339,7 @@ for kh, kw, c, f, groups, pad, stride, apart, border in [
     def np_bytes(x, z, w=taps, pad=pad, steps=steps, far=far, ones=ones, g=groups, v=border, rank=rank):
         x = np_().pad(x, [(0, 0), *[(pad, pad)] * rank, (0, 0)], constant_values=v or 0)
         return np_conv(x, np_().array(w), steps, far, [0] * rank, [0] * rank, ones, g, last=True).astype("i4") + z
-    case(f"conv bytes {kh}x{kw} {c} {f} {groups} {stride} {border}", [In("x", x, "wide"), In("z", z, "wide")],
+    case(f"conv bytes {'x'.join(map(str, filter_dims if rank == 3 else [kh, kw]))} {c} {f} {groups} {stride} {border}", [In("x", x, "wide"), In("z", z, "wide")],
          f"{before}%w = ts.constant dense<{taps}> : {filter_type}\n"
          f"  %c = ts.conv {'%a' if border else '%x'}, %w strides {steps} dilations {far} input_dilations {ones} low {own} high {own} "
          f"{{channels_last = true, groups = {groups} : i64}} : {padded}, {filter_type}\n  %r = ts.add %c, %z : {y}", y,

@@ -31,7 +31,7 @@ std::optional<ConvWindow> analyseConv(ts::KernelOp kernel) {
        weight = ts::elementTypeOf(w.op.getFilter());
   bool bytes = element.isUnsignedInteger(8) && weight.isSignlessInteger(8);
   auto constants = kernel->getAttrOfType<DenseBoolArrayAttr>("ts.constants");
-  if (!w.op.getChannelsLast() || spatial < 1 || spatial > 2 || !w.input ||
+  if (!w.op.getChannelsLast() || spatial < 1 || spatial > 3 || !w.input ||
       !w.filter || !w.filter.hasOneUse() || !constants ||
       (!bytes &&
        (!isa<FloatType>(element) || element.isF64() || element != weight)))
@@ -58,26 +58,41 @@ std::optional<ConvWindow> analyseConv(ts::KernelOp kernel) {
     high.assign(padHigh.begin() + 1, padHigh.end() - 1);
   }
   bool flat = spatial == 1;
+  unsigned h = flat ? 0 : spatial - 2; // the dim of rows
   auto number = [](Dim dim) { return dim.asConstant().value_or(0); };
   w.images = in[0];
-  w.height = flat ? one : in[1];
+  w.height = flat ? one : in[h + 1];
   w.width = in[spatial];
   w.channels = in.back();
-  w.outHeight = flat ? one : out[1];
+  w.outHeight = flat ? one : out[h + 1];
   w.outWidth = out[spatial];
   w.features = out.back();
-  w.kh = flat ? 1 : number(filter[0]);
+  w.kh = flat ? 1 : number(filter[h]);
   w.kw = number(filter[spatial - 1]);
-  w.sh = flat ? 1 : w.op.getStrides()[0];
+  w.sh = flat ? 1 : w.op.getStrides()[h];
   w.sw = w.op.getStrides()[spatial - 1];
-  w.dh = flat ? 1 : w.op.getDilations()[0];
+  w.dh = flat ? 1 : w.op.getDilations()[h];
   w.dw = w.op.getDilations()[spatial - 1];
-  w.spreadH = flat ? 1 : w.op.getInputDilations()[0];
+  w.spreadH = flat ? 1 : w.op.getInputDilations()[h];
   w.spreadW = w.op.getInputDilations()[spatial - 1];
-  w.lowH = flat ? zero : low[0];
-  w.highH = flat ? zero : high[0];
+  w.lowH = flat ? zero : low[h];
+  w.highH = flat ? zero : high[h];
   w.lowW = low[spatial - 1];
   w.highW = high[spatial - 1];
+  w.depth = w.outDepth = one;
+  w.lowD = w.highD = zero;
+  if (w.hasPlanes()) {
+    w.depth = in[1];
+    w.outDepth = out[1];
+    w.kd = number(filter[0]);
+    w.sd = w.op.getStrides()[0];
+    w.dd = w.op.getDilations()[0];
+    w.lowD = low[0];
+    w.highD = high[0];
+    // (Phases of planes are left to loops.)
+    if (w.spreads() || w.op.getInputDilations()[0] != 1)
+      return std::nullopt;
+  }
   // An image of one column is as well one row, in which a register tile finds
   // more than one pixel.
   auto zeroBorder = [](Dim low, Dim high) {
@@ -101,10 +116,11 @@ std::optional<ConvWindow> analyseConv(ts::KernelOp kernel) {
     return std::nullopt;
   // Without channels or features there is nothing to share out: loops write
   // what is left, if anything.
-  if (w.kh < 1 || w.kw < 1 || number(w.channels) < 1 || number(w.features) < 1)
+  if (w.kd < 1 || w.kh < 1 || w.kw < 1 || number(w.channels) < 1 ||
+      number(w.features) < 1)
     return std::nullopt;
   // A negative border (cropping) is not what the copy does.
-  for (Dim border : {w.lowH, w.highH, w.lowW, w.highW})
+  for (Dim border : {w.lowD, w.highD, w.lowH, w.highH, w.lowW, w.highW})
     if (!border.asConstant() || *border.asConstant() < 0)
       return std::nullopt;
   w.groups = w.op.getGroups();
@@ -127,7 +143,8 @@ void fillRun(ElementEmitter &e, Value vector, Value buffer, Value from,
 
 ConvRows copyConvRows(ElementEmitter &e, const ConvWindow &w, Value image,
                       Value top, Value rows, Value left, Dim columns,
-                      int64_t at, std::optional<ChannelSlice> slice) {
+                      int64_t at, std::optional<ChannelSlice> slice,
+                      Value plane) {
   OpBuilder &b = e.builder;
   Location loc = e.location;
   Value input = e.inputBuffer(w.input);
@@ -168,63 +185,89 @@ ConvRows copyConvRows(ElementEmitter &e, const ConvWindow &w, Value image,
   };
   Value some = slice ? e.min(pixel, e.sub(channels, slice->first)) : Value();
   LogicalResult status = success();
-  forEach(
-      e, e.constant(0), rows, {},
-      [&](Value r, ValueRange) -> FailureOr<SmallVector<Value>> {
-        Value from = e.add(top, e.mul(r, e.constant(w.rowStep())));
-        Value to = e.mul(r, rowStride);
-        Value inside = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult,
-                                             from, e.size(w.height));
-        auto branch =
-            scf::IfOp::create(b, loc, inside, /*withElseRegion=*/true);
-        {
+  // Of plane `image` of all, from row `top` on.
+  auto copyPlane = [&](Value image, Value top, Value start) {
+    forEach(
+        e, e.constant(0), rows, {},
+        [&](Value r, ValueRange) -> FailureOr<SmallVector<Value>> {
+          Value from = e.add(top, e.mul(r, e.constant(w.rowStep())));
+          Value to = e.add(start, e.mul(r, rowStride));
+          Value inside = arith::CmpIOp::create(
+              b, loc, arith::CmpIPredicate::ult, from, e.size(w.height));
+          auto branch =
+              scf::IfOp::create(b, loc, inside, /*withElseRegion=*/true);
+          {
+            OpBuilder::InsertionGuard guard(b);
+            b.setInsertionPoint(branch.getThenRegion().front().getTerminator());
+            e.scoped([&] {
+              fillRun(e, border, source, to, before);
+              Value base =
+                  e.mul(e.add(e.mul(e.add(e.mul(image, e.size(w.height)), from),
+                                    e.size(w.width)),
+                              begin),
+                        channels);
+              Value pixels = e.add(to, before);
+              if (slice) {
+                forEach(
+                    e, begin, end, {},
+                    [&](Value column,
+                        ValueRange) -> FailureOr<SmallVector<Value>> {
+                      Value at = e.sub(column, begin);
+                      copy(
+                          e.add(e.add(base, slice->first), e.mul(at, channels)),
+                          e.add(pixels, e.mul(at, pixel)), some);
+                      return SmallVector<Value>();
+                    },
+                    status);
+              } else {
+                copy(base, pixels, run);
+              }
+              fillRun(e, border, source, e.add(pixels, run), after);
+            });
+          }
           OpBuilder::InsertionGuard guard(b);
-          b.setInsertionPoint(branch.getThenRegion().front().getTerminator());
-          e.scoped([&] {
-            fillRun(e, border, source, to, before);
-            Value base =
-                e.mul(e.add(e.mul(e.add(e.mul(image, e.size(w.height)), from),
-                                  e.size(w.width)),
-                            begin),
-                      channels);
-            Value start = e.add(to, before);
-            if (slice) {
-              forEach(
-                  e, begin, end, {},
-                  [&](Value column,
-                      ValueRange) -> FailureOr<SmallVector<Value>> {
-                    Value at = e.sub(column, begin);
-                    copy(e.add(e.add(base, slice->first), e.mul(at, channels)),
-                         e.add(start, e.mul(at, pixel)), some);
-                    return SmallVector<Value>();
-                  },
-                  status);
-            } else {
-              copy(base, start, run);
-            }
-            fillRun(e, border, source, e.add(start, run), after);
-          });
-        }
-        OpBuilder::InsertionGuard guard(b);
-        b.setInsertionPoint(branch.getElseRegion().front().getTerminator());
-        e.scoped([&] { fillRun(e, border, source, to, rowStride); });
+          b.setInsertionPoint(branch.getElseRegion().front().getTerminator());
+          e.scoped([&] { fillRun(e, border, source, to, rowStride); });
+          return SmallVector<Value>();
+        },
+        status);
+  };
+  Value planeStride = e.mul(rows, rowStride);
+  if (!w.hasPlanes()) {
+    copyPlane(image, top, e.constant(0));
+    return {source, e.constant(0), rowStride, pixel, planeStride};
+  }
+  Value first = e.sub(e.mul(plane, e.constant(w.sd)), e.size(w.lowD));
+  forEach(
+      e, e.constant(0), e.constant(w.kd), {},
+      [&](Value i, ValueRange) -> FailureOr<SmallVector<Value>> {
+        Value from = e.add(first, e.mul(i, e.constant(w.dd)));
+        // All rows of a plane outside are border.
+        Value inside = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult,
+                                             from, e.size(w.depth));
+        copyPlane(
+            e.add(e.mul(image, e.size(w.depth)), from),
+            arith::SelectOp::create(b, loc, inside, top, e.size(w.height)),
+            e.mul(i, planeStride));
         return SmallVector<Value>();
       },
       status);
-  return {source, e.constant(0), rowStride, pixel};
+  return {source, e.constant(0), rowStride, pixel, planeStride};
 }
 
 LogicalResult storeConvPixel(ElementEmitter &e, const ConvWindow &w,
                              const Epilogue &epilogue, Value tile, Value image,
                              Value row, Value column, Value feature,
-                             int64_t lanes, Value valid) {
+                             int64_t lanes, Value valid, Value plane) {
   Coord coord;
   coord.lanes = lanes;
   coord.valid = valid;
   coord.dims.push_back({image});
   if (w.rowsAsColumns)
     std::swap(row, column);
-  if (w.spatial == 2)
+  if (w.hasPlanes())
+    coord.dims.push_back({plane});
+  if (w.spatial > 1)
     coord.dims.push_back({row});
   coord.dims.push_back({column});
   coord.dims.push_back({feature, 1, {}, lanes});

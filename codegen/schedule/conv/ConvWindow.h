@@ -10,8 +10,9 @@
 
 namespace knapper {
 
-/// A 2-D convolution (a 1-D one is a single row) in the form that the CPU's
-/// builders take. Sizes are in elements: images x height x width x channels.
+/// A convolution of one to three spatial dims in the form that the CPU's
+/// builders take; a 1-D one is a single row, a 2-D one a single plane. Sizes
+/// are in elements: images x depth x height x width x channels.
 struct ConvWindow {
   ts::ConvOp op;
   mlir::BlockArgument input, filter;
@@ -32,19 +33,28 @@ struct ConvWindow {
       false; ///< the image has one column: rows and columns are swapped
   ts::Dim images, height, width, channels, features, outHeight, outWidth;
   int64_t kh = 1, kw = 1, sh = 1, sw = 1, dh = 1, dw = 1;
+  // Planes of a 3-D one; of others there is one.
+  ts::Dim depth, outDepth, lowD, highD;
+  int64_t kd = 1, sd = 1, dd = 1;
   /// Input dilation, which is the stride of a transposed convolution: the
   /// window sees the input's elements this far apart, with zeros between them.
   /// If it is above 1, strides and dilations are 1.
   int64_t spreadH = 1, spreadW = 1;
   ts::Dim lowH, highH, lowW, highW;
 
+  bool hasPlanes() const { return spatial == 3; }
+  /// Planes of all images that are computed.
+  ts::Dim outPlanes() const { return images * outDepth; }
+  /// Rows of the window, of all of its planes.
+  int64_t windowRows() const { return kd * kh; }
   /// u8 by i8, summed in i32; else floats.
   bool isBytes() const { return ts::elementTypeOf(input).isInteger(8); }
   /// Bytes of an element of the input, at most.
   int64_t elementBytes() const { return isBytes() ? 1 : 4; }
   bool hasBorder() const {
-    return !(lowH.isConstant(0) && highH.isConstant(0) && lowW.isConstant(0) &&
-             highW.isConstant(0));
+    return !llvm::all_of(
+        llvm::ArrayRef<ts::Dim>{lowD, highD, lowH, highH, lowW, highW},
+        [](ts::Dim border) { return border.isConstant(0); });
   }
   /// Channels that a feature reads.
   ts::Dim groupChannels() const {
@@ -110,12 +120,13 @@ llvm::LogicalResult buildConvBy(
   return Builder(context, *config, std::move(*w), std::move(*epilogue)).build();
 }
 
-/// A piece of an image with its border.
+/// A piece of an image with its border: of each plane of the window some rows.
 struct ConvRows {
   mlir::Value source;      ///< buffer
   mlir::Value base;        ///< element of the first row's first column
   mlir::Value rowStride;   ///< elements from one row to the next
   mlir::Value pixelStride; ///< and from one column to the next
+  mlir::Value planeStride; ///< and from one plane of the window to the next
 };
 
 /// Channels `first` .. first + count - 1, fewer where the image has no more.
@@ -130,21 +141,22 @@ void fillRun(ElementEmitter &emitter, mlir::Value vector, mlir::Value buffer,
 
 /// Copies `rows` x `columns` pixels of an image, of every `rowStep()`th row
 /// from `top` on and every column from `left` on, to scratch at byte `at`,
-/// the border for what lies outside. `top` and `left` may be negative. With a
+/// the border for what lies outside. Of a 3-D one those of each plane that
+/// output plane `plane` reads. `top` and `left` may be negative. With a
 /// slice only its channels; what lies behind the image's last one is
 /// unspecified.
 ConvRows copyConvRows(ElementEmitter &emitter, const ConvWindow &window,
                       mlir::Value image, mlir::Value top, mlir::Value rows,
                       mlir::Value left, ts::Dim columns, int64_t at,
-                      std::optional<ChannelSlice> slice = std::nullopt);
+                      std::optional<ChannelSlice> slice = std::nullopt,
+                      mlir::Value plane = {});
 
-/// The epilogue of `lanes` features of one output pixel.
-llvm::LogicalResult storeConvPixel(ElementEmitter &emitter,
-                                   const ConvWindow &window,
-                                   const Epilogue &epilogue, mlir::Value tile,
-                                   mlir::Value image, mlir::Value row,
-                                   mlir::Value column, mlir::Value feature,
-                                   int64_t lanes, mlir::Value valid);
+/// The epilogue of `lanes` features of one output pixel; `plane`: of a 3-D one.
+llvm::LogicalResult
+storeConvPixel(ElementEmitter &emitter, const ConvWindow &window,
+               const Epilogue &epilogue, mlir::Value tile, mlir::Value image,
+               mlir::Value row, mlir::Value column, mlir::Value feature,
+               int64_t lanes, mlir::Value valid, mlir::Value plane = {});
 
 /// Rows of a block, at most `rows`, so that two threads share an even number of
 /// blocks.

@@ -4,8 +4,8 @@
 // input, so a kh x kw convolution is kh accumulated matmuls whose A rows
 // (output pixels of one image row) lie stride * C elements apart and overlap.
 //
-//   program = (image, block of output rows, block of output columns, group of
-//              panels of output channels)
+//   program = (image, output plane, block of output rows, block of output
+//              columns, group of panels of output channels)
 //     the input that the block needs, with their border, go to scratch
 //     (only when there is a border; otherwise they are read in place)
 //     for each panel, output row and register tile: one main loop, its sums
@@ -67,7 +67,7 @@ int64_t convRun(const ConvWindow &w) {
 int64_t convGroup(const ConvWindow &w) {
   if (w.isBytes())
     return 4;
-  bool whole = (w.rowIsRun() && w.kh == 1) || convRun(w) % 2 == 0;
+  bool whole = (w.rowIsRun() && w.windowRows() == 1) || convRun(w) % 2 == 0;
   return ts::elementTypeOf(w.input).isBF16() && whole ? 2 : 1;
 }
 
@@ -102,10 +102,14 @@ LogicalResult ConvBuilder::build() {
   Dim rowBlocks = w.phaseHeight().ceilDiv(one * blockRows);
   Dim columnBlocks =
       blockColumns ? w.phaseWidth().ceilDiv(one * blockColumns) : one;
-  SmallVector<Value> index =
-      e.delinearize(id, {w.images, one * w.rowPhases(), one * w.columnPhases(),
-                         rowBlocks, columnBlocks, one * groups});
+  SmallVector<Value> index = e.delinearize(
+      id, {w.outPlanes(), one * w.rowPhases(), one * w.columnPhases(),
+           rowBlocks, columnBlocks, one * groups});
   image = index[0];
+  if (w.hasPlanes()) {
+    plane = e.rem(index[0], e.size(w.outDepth));
+    image = e.div(index[0], e.size(w.outDepth));
+  }
   rowPhase = index[1];
   columnPhase = index[2];
   tapRows = taps(rowPhase, w.kh, w.spreadH, w.lowH);
@@ -158,16 +162,23 @@ LogicalResult ConvBuilder::build() {
       slice = {firstChannel, share};
     }
     ConvRows copy = copyConvRows(e, w, image, top, needed, left, widest,
-                                 sumBytes + chunkBytes, slice);
+                                 sumBytes + chunkBytes, slice, plane);
     source = copy.source;
     sourceBase = copy.base;
     rowStride = copy.rowStride;
     pixelStride = copy.pixelStride;
+    planeStep = copy.planeStride;
   } else {
     source = e.inputBuffer(w.input);
     rowStride = e.size(w.width * w.channels * w.rowStep());
     Value row = e.mul(firstRow, e.constant(w.sh * w.rowStep()));
-    row = e.add(e.add(e.mul(image, e.size(w.height)), row), rowPhase);
+    Value first = image;
+    if (w.hasPlanes())
+      first =
+          e.add(e.mul(image, e.size(w.depth)), e.mul(plane, e.constant(w.sd)));
+    row = e.add(e.add(e.mul(first, e.size(w.height)), row), rowPhase);
+    planeStep =
+        e.mul(e.size(w.height * w.width * w.channels), e.constant(w.dd));
     sourceBase = e.add(e.mul(row, e.size(w.width * w.channels)),
                        e.mul(firstColumn, e.size(w.channels * w.sw)));
   }
@@ -195,7 +206,8 @@ struct ConvBlock {
 ConvBlock matmulBlock(const ConvWindow &w, int64_t budget) {
   int64_t height = std::max<int64_t>(1, representative(w.phaseHeight())),
           width = std::max<int64_t>(1, representative(w.phaseWidth()));
-  int64_t pixelBytes = *w.channels.asConstant() * w.elementBytes();
+  // (Of all planes of a window.)
+  int64_t pixelBytes = *w.channels.asConstant() * w.elementBytes() * w.kd;
   auto inputColumns = [&](int64_t columns) {
     return *w.inputColumns(w.width.like(columns)).asConstant();
   };
@@ -236,8 +248,8 @@ ConvBlock chooseBlock(const ConvWindow &w, const TargetDesc &target,
     return {*w.outHeight.asConstant(), 0};
   // Each block of rows reads the whole filter: one that comes from memory is
   // worth larger blocks.
-  int64_t filter =
-      4 * w.kh * w.kw * *w.channels.asConstant() * *w.features.asConstant();
+  int64_t filter = 4 * w.windowRows() * w.kw * *w.channels.asConstant() *
+                   *w.features.asConstant();
   int64_t budget =
       filter > target.l3Bytes / 4 ? target.l2Bytes / 2 : target.l2Bytes / 4;
   // A quarter or double of the block.
@@ -291,7 +303,8 @@ LogicalResult chooseCpuConv(ts::KernelOp kernel, const TargetDesc &target,
   int64_t height = std::max<int64_t>(1, representative(w->phaseHeight())),
           width = std::max<int64_t>(1, representative(w->phaseWidth()));
   int64_t phases = w->rowPhases() * w->columnPhases();
-  int64_t blocks = phases * ((height + rows - 1) / rows);
+  int64_t planes = std::max<int64_t>(1, representative(w->outDepth));
+  int64_t blocks = planes * phases * ((height + rows - 1) / rows);
   if (columns)
     blocks *= (width + columns - 1) / columns;
   int64_t &groups = config.groups;
@@ -312,25 +325,26 @@ LogicalResult chooseCpuConv(ts::KernelOp kernel, const TargetDesc &target,
     config.chunk = chooseChunk(*w, target, panel);
   // A panel that leaves no room for the next one.
   constexpr int64_t mostSums = 64 << 10;
-  if (!w->inPlace && w->groups == 1 && w->kh > 1 && !columns && !w->spreads() &&
-      w->outWidth.asConstant() && rows * width * panel * 4 <= mostSums) {
+  if (!w->inPlace && w->groups == 1 && w->windowRows() > 1 && !columns &&
+      !w->spreads() && w->outWidth.asConstant() &&
+      rows * width * panel * 4 <= mostSums) {
     int64_t bytes = ts::elementBytes(ts::elementTypeOf(w->filter));
     int64_t quarter = target.l2Bytes / 4;
-    config.split = w->kh * w->kw * channels * panel * bytes > quarter;
+    config.split = w->windowRows() * w->kw * channels * panel * bytes > quarter;
     knobs.tune(config, config.split);
   }
   Dim one = Dim::constant(kernel.getContext(), 1);
   Schedule schedule;
   schedule.kind = "cpu_conv";
   schedule.parameters = config::print(config);
-  schedule.grid = w->images * w->phaseHeight().ceilDiv(one * rows) *
+  schedule.grid = w->outPlanes() * w->phaseHeight().ceilDiv(one * rows) *
                   (columns ? w->phaseWidth().ceilDiv(one * columns) : one) *
                   (phases * groups);
-  int64_t flops =
-      2 * rows * w->tapRows() * w->tapColumns() * channels * features / groups;
+  int64_t flops = 2 * rows * w->kd * w->tapRows() * w->tapColumns() * channels *
+                  features / groups;
   schedule.grain = grainOf(w->isBytes() ? 1600000 : 400000,
                            (columns ? one * columns : w->phaseWidth()) * flops);
-  int64_t pixelBytes = w->elementBytes() * channels;
+  int64_t pixelBytes = w->elementBytes() * channels * w->kd;
   int64_t sumBytes = convSumBytes(config, *w) + convChunkBytes(config, *w);
   schedule.scratch =
       w->copies() ? w->inputColumns(columns ? one * columns : w->phaseWidth()) *
@@ -340,10 +354,11 @@ LogicalResult chooseCpuConv(ts::KernelOp kernel, const TargetDesc &target,
   schedule.group = convGroup(*w);
   if (!w->panel)
     schedule.packed.push_back(
-        {w->filter.getArgNumber(), w->kh * w->kw * channels, features,
+        {w->filter.getArgNumber(), w->windowRows() * w->kw * channels, features,
          /*transposed=*/false, panel, schedule.group,
          /*winograd=*/false, /*nibbles=*/false,
-         /*pieces=*/w->isBytes() ? w->kh * (w->rowIsRun() ? 1 : w->kw) : 1});
+         /*pieces=*/w->isBytes() ? w->windowRows() * (w->rowIsRun() ? 1 : w->kw)
+                                 : 1});
   schedules.push_back(std::move(schedule));
   return success();
 }

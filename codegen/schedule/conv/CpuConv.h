@@ -52,7 +52,7 @@ private:
     row = e.add(e.mul(row, e.constant(w.rowPhases())), rowPhase);
     column = e.add(e.mul(column, e.constant(w.columnPhases())), columnPhase);
     return storeConvPixel(e, w, epilogue, tile, image, row, column, feature,
-                          lanes, valid);
+                          lanes, valid, plane);
   }
   /// The taps of a phase along one dim of the window.
   struct Taps {
@@ -76,12 +76,14 @@ private:
   int64_t chunk;      ///< its channels; 0: the filter is packed
 
   mlir::Value image, firstRow, rows; ///< of the block, in output rows
+  mlir::Value plane;                 ///< of the output, if it has several
   mlir::Value firstColumn, columns;  ///< likewise
   mlir::Value rowPhase, columnPhase;
   Taps tapRows, tapColumns;
   mlir::Value source;     ///< input buffer, or scratch with the padded rows
   mlir::Value sourceBase; ///< of the block's first row
   mlir::Value rowStride;  ///< from one input row to the next
+  mlir::Value planeStep;  ///< from one plane of the window to the next
   /// Of the group; null: all of its panels.
   mlir::Value firstFeature, endFeature;
   // Of those whose programs copy channels of their own:

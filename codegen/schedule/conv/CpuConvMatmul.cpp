@@ -47,7 +47,7 @@ struct ConvBuilder::Matmul {
       adds = c.chunk < *w.channels.asConstant();
     }
     depth = rowIsRun ? packed : packed * w.kw;
-    all = w.kh * depth;
+    all = w.windowRows() * depth;
     piece = c.split ? depth * panel : all * panel;
   }
 
@@ -63,6 +63,9 @@ struct ConvBuilder::Matmul {
                      Value to, Value fetch);
   Value multiplyTaps(VectorType type, Value a, Value from, Value valid,
                      Value fetch);
+  Value multiplyPlane(VectorType type, Value a, Value from, Value valid,
+                      Value fetch, Value init);
+  Value inputOfRow(Value windowRow);
   tile::MainloopOp runs(VectorType type, Value a, Value from, Value valid,
                         Value fetch, Value init);
   void several(tile::MainloopOp loop, Value count, Value aOuter,
@@ -104,7 +107,7 @@ void ConvBuilder::Matmul::fetching() {
   line = 64 / bytes;
   share = (c.split ? depth : all) / (4 * step) * line;
   int64_t filterBytes = all * features * bytes;
-  fetchRow = share / w.kh;
+  fetchRow = share / w.windowRows();
   if (c.chunk) {
     // Features whose taps lie as far apart as all channels; a tile's taps read
     // ahead as many lines as those of some features take, of one at least.
@@ -152,20 +155,44 @@ Value ConvBuilder::Matmul::windowRow(VectorType type, Value a, Value from,
 }
 
 /// Of a register tile: all of a phase's taps, or those of a window row
-/// (`split`). Taps that are one run are one matmul.
+/// (`split`), plane by plane.
 Value ConvBuilder::Matmul::multiplyTaps(VectorType type, Value a, Value from,
                                         Value valid, Value fetch) {
-  if (c.split || w.kh == 1)
+  if (c.split)
     return windowRow(type, a, from, valid, fetch, {});
-  if (rowIsRun) {
-    auto loop = runs(type, a, from, valid, fetch, {});
-    several(loop, c.tapRows.count, tapDown, w.spreadH * depth * panel);
-    return loop.getAcc();
-  }
+  if (w.kd == 1)
+    return multiplyPlane(type, a, from, valid, fetch, {});
   Value zero = arith::ConstantOp::create(b, c.loc, b.getZeroAttr(type));
   LogicalResult never = success();
   return forEach(
-      e, e.constant(0), c.tapRows.count, zero,
+      e, e.constant(0), e.constant(w.kd), zero,
+      [&](Value i, ValueRange carried) -> FailureOr<SmallVector<Value>> {
+        Value ahead;
+        if (fetch)
+          ahead = e.add(fetch, e.mul(i, e.constant(w.kh * fetchRow)));
+        return SmallVector<Value>{multiplyPlane(
+            type, e.add(a, e.mul(i, c.planeStep)),
+            e.add(from, e.mul(i, e.constant(w.kh * depth * panel))), valid,
+            ahead, carried[0])};
+      },
+      never)[0];
+}
+
+/// The taps of a plane of the window. Those that are one run are one matmul.
+Value ConvBuilder::Matmul::multiplyPlane(VectorType type, Value a, Value from,
+                                         Value valid, Value fetch, Value init) {
+  if (w.kh == 1)
+    return windowRow(type, a, from, valid, fetch, init);
+  if (rowIsRun) {
+    auto loop = runs(type, a, from, valid, fetch, init);
+    several(loop, c.tapRows.count, tapDown, w.spreadH * depth * panel);
+    return loop.getAcc();
+  }
+  if (!init)
+    init = arith::ConstantOp::create(b, c.loc, b.getZeroAttr(type));
+  LogicalResult never = success();
+  return forEach(
+      e, e.constant(0), c.tapRows.count, init,
       [&](Value i, ValueRange carried) -> FailureOr<SmallVector<Value>> {
         Value ahead;
         if (fetch)
@@ -281,11 +308,21 @@ LogicalResult ConvBuilder::Matmul::multiply(Value weights, Value inputRow,
       finish, pixels);
 }
 
+/// From the first window row's input to that of `windowRow`, counted through
+/// all planes.
+Value ConvBuilder::Matmul::inputOfRow(Value windowRow) {
+  if (w.kd == 1)
+    return e.mul(windowRow, tapDown);
+  Value rows = e.constant(w.kh);
+  return e.add(e.mul(e.div(windowRow, rows), c.planeStep),
+               e.mul(e.rem(windowRow, rows), tapDown));
+}
+
 /// All output rows by the taps that begin at window row `windowRow`.
 LogicalResult ConvBuilder::Matmul::rowsOf(Value base, Value windowRow,
                                           Value feature) {
   Value weights = e.add(base, e.mul(windowRow, e.constant(piece)));
-  Value inputRow = e.add(c.sourceBase, e.mul(windowRow, tapDown));
+  Value inputRow = e.add(c.sourceBase, inputOfRow(windowRow));
   return forEach(e, e.constant(0), c.rows, [&](Value r) {
     return multiply(weights, inputRow, r, feature);
   });
@@ -374,7 +411,7 @@ LogicalResult ConvBuilder::Matmul::panelOf(Value number) {
   if (!c.split)
     return rowsOf(base, e.constant(0), feature);
   if (failed(clear()) ||
-      failed(forEach(e, e.constant(0), e.constant(w.kh),
+      failed(forEach(e, e.constant(0), e.constant(w.windowRows()),
                      [&](Value i) { return rowsOf(base, i, feature); })))
     return failure();
   return storeRows(feature);

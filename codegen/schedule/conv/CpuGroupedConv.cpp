@@ -2,7 +2,7 @@
 // channels last: the lanes of a register are the features of groups side by
 // side, so nothing is multiplied for another group.
 //
-//   program = (image, block of output rows, tile of features)
+//   program = (image, output plane, block of output rows, tile of features)
 //     for each output row and run of its pixels, a sum each in a register:
 //       for each window row that lies in the image, channel k of a group:
 //         for each input column that the run sees: its channels, arranged so
@@ -71,7 +71,8 @@ Type sumTypeOf(const ConvWindow &w, const GroupLanes &g) {
   constexpr int64_t largest = 255 * 128;
   MLIRContext *context = w.op->getContext();
   if (inFours(w, g) ||
-      (w.isBytes() && w.kh * w.kw > (int64_t(1) << 24) / largest / g.channels))
+      (w.isBytes() &&
+       w.windowRows() * w.kw > (int64_t(1) << 24) / largest / g.channels))
     return IntegerType::get(context, 32);
   return Float32Type::get(context);
 }
@@ -108,7 +109,7 @@ LogicalResult ConvLanesBuilder::storePixel(Value sum, Value column) {
     sum = arith::FPToSIOp::create(
         b, loc, VectorType::get(g.lanes, b.getI32Type()), sum);
   return storeConvPixel(e, w, epilogue, sum, image, row, column, firstFeature,
-                        g.lanes, validFeatures);
+                        g.lanes, validFeatures, plane);
 }
 
 /// As the type of sums.
@@ -159,7 +160,8 @@ LogicalResult ConvLanesBuilder::readBorder() {
   Value each = e.widen(held, g.lanes);
   LogicalResult never = success();
   firstSum = forEach(
-      e, e.constant(0), e.constant(w.kh * w.kw * g.channels), firstSum,
+      e, e.constant(0), e.constant(w.windowRows() * w.kw * g.channels),
+      firstSum,
       [&](Value k, ValueRange carried) -> FailureOr<SmallVector<Value>> {
         Value weight = load(w.filter, g.lanes,
                             e.add(weights, e.mul(k, e.constant(filterRow()))),
@@ -213,13 +215,34 @@ Value ConvLanesBuilder::reach() {
 SmallVector<Value> ConvLanesBuilder::sumsOf(const Run &run) {
   if (inFours(w, g))
     return sumsInFours(run);
-  int64_t inputs = llvm::PowerOf2Ceil(g.inputs());
-  int64_t imageChannels = *w.channels.asConstant();
   Seen seen = seenBy(run);
   llvm::erase_if(seen.columns, [](const SeenColumn &c) { return c.isOutside; });
+  SmallVector<Value> begin(run.size, firstSum);
+  if (!w.hasPlanes())
+    return sumsOfPlane(run, seen, begin, weights, {});
+  Value distance =
+      e.mul(e.size(w.height * w.width * w.channels), e.constant(w.dd));
+  LogicalResult never = success();
+  return forEach(
+      e, firstPlaneTap, endPlaneTap, begin,
+      [&](Value i, ValueRange carried) -> FailureOr<SmallVector<Value>> {
+        int64_t size = w.kh * w.kw * g.channels * filterRow();
+        return sumsOfPlane(run, seen, carried,
+                           e.add(weights, e.mul(i, e.constant(size))),
+                           e.mul(i, distance));
+      },
+      never);
+}
+
+SmallVector<Value> ConvLanesBuilder::sumsOfPlane(const Run &run,
+                                                 const Seen &seen,
+                                                 ValueRange begin,
+                                                 Value weights, Value away) {
+  int64_t inputs = llvm::PowerOf2Ceil(g.inputs());
+  int64_t imageChannels = *w.channels.asConstant();
   Value line = e.mul(e.size(w.width), e.constant(imageChannels * w.dh));
   int64_t taps = w.kw * g.channels; // of a window row
-  SmallVector<Value> begin(run.size, firstSum);
+  Value base = away ? e.add(lineBase, away) : lineBase;
   auto lessBorder = [&](Value x, Value inside) -> Value {
     if (!outside)
       return x;
@@ -237,7 +260,7 @@ SmallVector<Value> ConvLanesBuilder::sumsOf(const Run &run) {
       e, firstTap, endTap, begin,
       [&](Value i, ValueRange carried) -> FailureOr<SmallVector<Value>> {
         SmallVector<Value> acc(carried);
-        Value from = e.add(seen.first, e.add(lineBase, e.mul(i, line)));
+        Value from = e.add(seen.first, e.add(base, e.mul(i, line)));
         Value row = e.add(weights, e.mul(i, e.constant(taps * filterRow())));
         SmallVector<Value> columns(seen.columns.size());
         for (int64_t k = 0; k < g.channels; ++k) {
@@ -360,19 +383,24 @@ std::optional<LogicalResult> ConvLanesBuilder::knownRow() {
   return edges(end, runs);
 }
 
+std::pair<Value, Value> ConvLanesBuilder::tapsInside(Value base, int64_t step,
+                                                     int64_t count, Dim size) {
+  auto before = [&](Value distance) {
+    Value some = e.max(distance, e.constant(0));
+    return e.div(e.add(some, e.constant(step - 1)), e.constant(step));
+  };
+  Value first = before(e.sub(e.constant(0), base));
+  return {first, e.min(before(e.sub(e.size(size), base)), e.constant(count))};
+}
+
 LogicalResult ConvLanesBuilder::outputRow(Value index) {
   row = index;
   Value base =
       e.sub(e.mul(row, e.constant(w.sh)), e.constant(*w.lowH.asConstant()));
-  lineBase = e.mul(e.add(e.mul(image, e.size(w.height)), base),
+  Value first = w.hasPlanes() ? firstPlane : image;
+  lineBase = e.mul(e.add(e.mul(first, e.size(w.height)), base),
                    e.size(w.width * w.channels));
-  // Window rows at base + i * dh, 0 <= that < height.
-  auto before = [&](Value distance) {
-    Value some = e.max(distance, e.constant(0));
-    return e.div(e.add(some, e.constant(w.dh - 1)), e.constant(w.dh));
-  };
-  firstTap = before(e.sub(e.constant(0), base));
-  endTap = e.min(before(e.sub(e.size(w.height), base)), e.constant(w.kh));
+  std::tie(firstTap, endTap) = tapsInside(base, w.dh, w.kh, w.height);
   if (inFours(w, g))
     rowInFours(base);
   if (std::optional<LogicalResult> done = knownRow())
@@ -405,8 +433,16 @@ LogicalResult ConvLanesBuilder::build() {
   Value id = tile::ProgramIdOp::create(b, loc);
   Dim one = w.images.like(1);
   SmallVector<Value> index = e.delinearize(
-      id, {w.images, w.outHeight.ceilDiv(one * blockRows), one * g.tiles});
+      id, {w.outPlanes(), w.outHeight.ceilDiv(one * blockRows), one * g.tiles});
   image = index[0];
+  if (w.hasPlanes()) {
+    plane = e.rem(index[0], e.size(w.outDepth));
+    image = e.div(index[0], e.size(w.outDepth));
+    Value base = e.sub(e.mul(plane, e.constant(w.sd)), e.size(w.lowD));
+    firstPlane = e.add(e.mul(image, e.size(w.depth)), base);
+    std::tie(firstPlaneTap, endPlaneTap) =
+        tapsInside(base, w.dd, w.kd, w.depth);
+  }
   tile = index[2];
   firstChannel = e.mul(tile, e.constant(g.inputs()));
   firstFeature = e.mul(tile, e.constant(g.features()));
@@ -419,7 +455,8 @@ LogicalResult ConvLanesBuilder::build() {
                      llvm::PowerOf2Ceil(g.inputs()));
   validFeatures = some(w.features, firstFeature, g.features(), g.lanes);
   if (w.isConstant) {
-    weights = e.mul(tile, e.constant(w.kh * w.kw * g.channels * g.features()));
+    weights = e.mul(
+        tile, e.constant(w.windowRows() * w.kw * g.channels * g.features()));
     if (g.features() < g.lanes)
       someFeatures = e.constant(g.features());
   } else {
@@ -443,7 +480,7 @@ static int64_t rowsOfBlock(const ConvWindow &w, const TargetDesc &target) {
   int64_t height = std::max<int64_t>(1, representative(w.outHeight)),
           inputWidth = std::max<int64_t>(1, representative(w.width)),
           width = std::max<int64_t>(1, representative(w.outWidth));
-  int64_t channels = *w.channels.asConstant();
+  int64_t channels = *w.channels.asConstant() * w.kd;
   int64_t budget = target.l2Bytes / 4;
   int64_t most = budget / (w.elementBytes() * inputWidth * channels);
   int64_t span = (w.kh - 1) * w.dh + 1;
@@ -479,16 +516,16 @@ LogicalResult chooseCpuGroupedConv(ts::KernelOp kernel,
   schedule.kind = "cpu_grouped_conv";
   schedule.parameters = config::print(config);
   schedule.grid =
-      w->images * w->outHeight.ceilDiv(one * rows) * (one * g.tiles);
+      w->outPlanes() * w->outHeight.ceilDiv(one * rows) * (one * g.tiles);
   // A step of one channel waits for memory more than it computes.
-  int64_t flops =
-      2 * rows * w->kh * w->kw * std::max<int64_t>(4, g.channels) * g.lanes;
+  int64_t flops = 2 * rows * w->windowRows() * w->kw *
+                  std::max<int64_t>(4, g.channels) * g.lanes;
   schedule.grain = grainOf(400000, w->outWidth * flops);
   schedule.scratch = one * (config.pixels * g.lanes * 4);
   schedule.group = inFours(*w, g) ? 4 : 1;
   if (w->isConstant)
     schedule.packed.push_back(
-        {w->filter.getArgNumber(), w->kh * w->kw * g.channels,
+        {w->filter.getArgNumber(), w->windowRows() * w->kw * g.channels,
          *w->features.asConstant(), /*transposed=*/false, g.features()});
   schedules.push_back(std::move(schedule));
   return success();

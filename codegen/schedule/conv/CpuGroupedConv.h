@@ -35,7 +35,8 @@ inline int64_t foursOf(const ConvWindow &w) { return (w.kh + 3) / 4; }
 /// weights, as long as they are few.
 inline bool inFours(const ConvWindow &w, const GroupLanes &g) {
   constexpr int64_t most = 32;
-  return w.isBytes() && g.channels == 1 && w.kw * foursOf(w) <= most;
+  return w.isBytes() && !w.hasPlanes() && g.channels == 1 &&
+         w.kw * foursOf(w) <= most;
 }
 
 /// Makes the tile program.
@@ -79,6 +80,15 @@ private:
   /// Of a row whose width is a number. Nothing: it did not emit any of it.
   std::optional<mlir::LogicalResult> knownRow();
   llvm::SmallVector<mlir::Value> sumsOf(const Run &run);
+  /// What the rows of a plane of the window add to them: its weights begin at
+  /// `weights`, its lines `away` from those of plane 0.
+  llvm::SmallVector<mlir::Value> sumsOfPlane(const Run &run, const Seen &seen,
+                                             mlir::ValueRange begin,
+                                             mlir::Value weights,
+                                             mlir::Value away);
+  /// Of `count` taps from `base` on, `step` apart, those in [0, size).
+  std::pair<mlir::Value, mlir::Value> tapsInside(mlir::Value base, int64_t step,
+                                                 int64_t count, ts::Dim size);
   llvm::SmallVector<mlir::Value> sumsInFours(const Run &run);
   /// Gives `fours` and the border.
   mlir::LogicalResult prepareFours();
@@ -118,6 +128,9 @@ private:
   mlir::Type sumType; ///< element type
 
   mlir::Value image, tile;
+  // Of several planes: of the output; where window plane 0 lies in the input,
+  // and the window planes inside the image.
+  mlir::Value plane, firstPlane, firstPlaneTap, endPlaneTap;
   mlir::Value firstChannel, firstFeature;
   mlir::Value validInputs, validFeatures; ///< of the tile; null: all
   mlir::Value sums;                       ///< scratch
