@@ -496,3 +496,12 @@ for rows in [(3, 1, 5), (2, 5, 1, 3), (1, 4, 1)]:
              f"%b = ts.broadcast %y {list(range(len(rows) + 1))} : {m} to {t}\n%a = ts.add %x, %b : {t}\n"
              f"%r = ts.softmax %a dim {len(rows)} : {t}", t, [{}],
              lambda x, y: np_softmax(x.astype("f8") + y, -1, False), "relative 4e-6")
+
+# Softmax over a dim before several short ones.
+for dtype in ["f32", "bf16", "f16"]:
+    for shape, dim in [((3, 41, 5, 3), 0), ((2, 7, 3, 2), 1), ((1, 3, 1, 5), 0), ((16, 130, 3), 0)]:
+        for log in [False, True]:
+            t = T(dtype, *shape)
+            case(f"softmax before short dims {dim} {'x'.join(map(str, shape))} {log} {dtype}", [In("x", t)],
+                 f"%r = ts.softmax %x dim {dim} {'{log = true}' if log else ''} : {t}", t, [{}],
+                 lambda x, dim=dim, log=log: np_softmax(x, dim, log), "relative 2e-6" if dtype == "f32" else "ulp 3")

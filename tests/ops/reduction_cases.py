@@ -43,6 +43,28 @@ for shape, dims in [((65536,), [0]), ((3, 32768), [1]), ((8192, 3), [0]), ((2048
     case(f"reduce known {'x'.join(map(str, shape))}", [In("x", t, "positive")], f"%r = ts.reduce add %x {dims} : {t}",
          T("f32", *[d for j, d in enumerate(shape) if j not in dims]), [{}],
          lambda x, dims=dims: x.sum(axis=tuple(dims), dtype="f8"), "relative 4e-6")
+# Columns of any number: whole tiles and a last one that is cut, of one step and of two, and of fewer than a tile.
+for dtype in ["f32", "bf16", "i8"]:
+    t = T(dtype, "a", "b", "c")
+    sizes = [dict(a=a, b=b, c=c) for a, b, c in [(0, 3, 5), (2, 0, 7), (1, 1, 1), (2, 3, 15), (2, 5, 16), (3, 7, 64), (1, 4, 65), (2, 3, 257), (1, 5, 1031), (5, 2, 512)]]
+    numbers = "ties" if dtype != "i8" else "normal"
+    case(f"reduce columns of any number {dtype}", [In("x", t, numbers)], f"%r = ts.reduce add %x [1] : {t}", T(dtype, "a", "c"), sizes)
+    case(f"reduce columns twice {dtype}", [In("x", t, numbers)],
+         f"%m = ts.reduce max %x [1] : {t}\n%n = ts.broadcast %m [0, 2] : {T(dtype, 'a', 'c')} to {t}\n%d = ts.sub %x, %n : {t}\n"
+         f"%r0 = ts.reduce add %d [1] : {t}\n%r1 = ts.neg %d : {t}", [T(dtype, "a", "c"), t], sizes[2:],
+         None, "exact" if dtype == "i8" else ROUNDING[dtype])
+# Columns in several dims, which are one; a mean of rows and columns apart, whose loops stay two.
+for dtype in ["f32", "bf16"]:
+    for shape, dims in [((3, 41, 5, 3), [0]), ((2, 3, 7, 1, 5), [1]), ((6, 5, 4, 7), [0, 1]), ((5, 1, 3, 2), [0]), ((2, 300, 3, 17), [1]), ((4, 5, 6, 7), [0, 2])]:
+        t = T(dtype, *shape)
+        r = T(dtype, *[d for j, d in enumerate(shape) if j not in dims])
+        kept = [j for j in range(len(shape)) if j not in dims]
+        case(f"reduce columns of several dims {dtype} {'x'.join(map(str, shape))} {dims}", [In("x", t), In("y", T(dtype, shape[-1]))],
+             f"%m = ts.reduce max %x {dims} : {t}\n%n = ts.broadcast %m {kept} : {r} to {t}\n%d = ts.sub %x, %n : {t}\n"
+             f"%e = ts.exp %d : {t}\n%b = ts.broadcast %y [{len(shape) - 1}] : {T(dtype, shape[-1])} to {t}\n"
+             f"%r0 = ts.reduce add %e {dims} : {t}\n%r1 = ts.mul %e, %b : {t}", [r, t], [{}], None, "relative 1e-5" if dtype == "f32" else "relative 2e-2")
+        case(f"reduce columns of several dims alone {dtype} {'x'.join(map(str, shape))} {dims}", [In("x", t, "ties")],
+             f"%r = ts.reduce add %x {dims} : {t}", r, [{}], None, ROUNDING[dtype])
 # Lengths that have no divisor near what is wanted: equal parts and a rest, of rows and of columns. Sums of whole
 # numbers are exact in any order.
 for dtype, shape, dims in [("f32", (1000003,), [0]), ("bf16", (300007,), [0]), ("f32", (3, 100003), [1]), ("i32", (262147,), [0]), ("f16", (2, 131101), [1]),

@@ -354,6 +354,40 @@ LogicalResult ReduceBuilder::heldRows(Value begin, Value total) {
   return success();
 }
 
+/// Whether the last tile of columns has lanes outside, and others, which are
+/// whole, are worth code without masks. (Of long code twice is too much.)
+bool ReduceBuilder::cutsTiles() const {
+  constexpr int64_t longest = 64; // operations an element
+  int64_t flops = 0;
+  kernel->walk(
+      [&](ts::ElementwiseOpInterface op) { flops += op.elementFlops(); });
+  std::optional<int64_t> run = space.dims[lane].asConstant();
+  return laneValid && !target.simt && !rowForm && flops <= longest &&
+         run.value_or(lanes) >= lanes;
+}
+
+LogicalResult ReduceBuilder::wholeOrCut() {
+  Value isWhole = e.less(e.constant(lanes - 1), laneValid);
+  auto branch =
+      scf::IfOp::create(b, e.location, isWhole, /*withElseRegion=*/true);
+  LogicalResult status = success();
+  for (bool whole : {true, false}) {
+    OpBuilder::InsertionGuard guard(b);
+    Region &region = whole ? branch.getThenRegion() : branch.getElseRegion();
+    b.setInsertionPoint(region.front().getTerminator());
+    Value valid = laneValid;
+    if (whole)
+      laneValid = {};
+    e.scoped([&] {
+      if (failed(passes()) || failed(storeResults()))
+        status = failure();
+    });
+    laneValid = valid;
+    finished.clear();
+  }
+  return status;
+}
+
 LogicalResult ReduceBuilder::build() {
   if (columns)
     shared = columnDims(space);
@@ -383,7 +417,8 @@ LogicalResult ReduceBuilder::build() {
   if (rows == 1) {
     moveTo(id);
     allocateScratch(e.constant(0));
-    if (failed(passes()) || failed(storeResults()))
+    if (cutsTiles() ? failed(wholeOrCut())
+                    : failed(passes()) || failed(storeResults()))
       status = failure();
   } else {
     Dim total = Dim::constant(kernel.getContext(), 1);

@@ -186,6 +186,9 @@ private:
   /// All passes of the row, one after another.
   llvm::LogicalResult passes();
   llvm::LogicalResult storeResults();
+  bool cutsTiles() const;
+  /// Both for a whole tile of columns, and again for one that is cut.
+  llvm::LogicalResult wholeOrCut();
   /// Row form with a cluster that shares the run: finds the program's part of
   /// it.
   void moveToPart();

@@ -1,7 +1,8 @@
-// The dims of a GPU's reduction as few as they can be: neighbours that every
-// tensor of the kernel has side by side, or not at all, are one dim. Tiles lie
-// along a dim: of rows of [4144, 7] columns seven of their lanes would have
-// work.
+// The dims of a reduction as few as they can be: neighbours that every tensor
+// of the kernel has side by side, or not at all, are one dim. Tiles lie along a
+// dim: of rows of [4144, 7] columns seven of their lanes would have work. On
+// CPUs only kept dims, of columns: a loop for each reduced dim adds up more
+// exactly (ReduceLoops.cpp).
 #include "codegen/schedule/reduce/Reduce.h"
 #include "ir/tensor/Decompose.h"
 
@@ -15,8 +16,8 @@ namespace {
 
 class DimsOfKernel {
 public:
-  DimsOfKernel(ts::KernelOp kernel, const Space &space)
-      : kernel(kernel), space(space) {}
+  DimsOfKernel(ts::KernelOp kernel, const Space &space, bool joinsReduced)
+      : kernel(kernel), space(space), joinsReduced(joinsReduced) {}
 
   /// Changes the types of the kernel's values; nothing where it cannot.
   void merge();
@@ -34,6 +35,7 @@ private:
 
   ts::KernelOp kernel;
   const Space &space;
+  const bool joinsReduced;
   DenseMap<Value, Places> places;
   bool changed = false;
 };
@@ -103,7 +105,7 @@ bool DimsOfKernel::findPlaces() {
 /// [1, 1, 5] in a space of [3, 1, 5] the last two are whole, and all three are
 /// not.
 bool DimsOfKernel::canJoin(unsigned begin, unsigned d) const {
-  if (isReduced(d) != isReduced(begin))
+  if (isReduced(d) != isReduced(begin) || (isReduced(d) && !joinsReduced))
     return false;
   for (auto &[value, at] : places) {
     SmallVector<Dim> dims = ts::dimsOf(value);
@@ -178,10 +180,12 @@ OwningOpRef<ts::KernelOp> asReductions(ts::KernelOp kernel,
                                        const TargetDesc &target) {
   OwningOpRef<ts::KernelOp> copy = kernel.clone();
   ts::decomposeAll(copy->getBody());
-  if (!target.simt)
+  FailureOr<Space> space = commonSpace(*copy);
+  if (failed(space) || space->dims.empty())
     return copy;
-  if (FailureOr<Space> space = commonSpace(*copy); succeeded(space))
-    DimsOfKernel(*copy, *space).merge();
+  bool isRow = llvm::is_contained(space->reduced, int64_t(laneDim(*space)));
+  if (target.simt || !isRow)
+    DimsOfKernel(*copy, *space, target.simt).merge();
   return copy;
 }
 
