@@ -269,7 +269,11 @@ void NeedWalk::readHero(KernelHeroOpInterface hero, Cost &cost) {
 }
 
 void NeedWalk::readOperands(Operation *op) {
-  if (isa<ConcatOp, PadOp>(op)) {
+  auto pad = dyn_cast<PadOp>(op);
+  // A border that repeats elements computes them again.
+  if (pad && pad.getMode() != PadMode::constant) {
+    read(pad.getInput(), 1);
+  } else if (isa<ConcatOp, PadOp>(op)) {
     for (Value operand : op->getOperands())
       read(operand, std::min(1.0, perElement(operand)));
   } else if (isa<GatherOp, GatherNdOp>(op)) {

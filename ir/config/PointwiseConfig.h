@@ -40,12 +40,16 @@ struct PointwiseConfig {
 struct PointwiseCpuConfig : PointwiseConfig {
   /// Rows of the dim two before that are read side by side (a transpose's).
   int64_t beside = 1;
+  bool across = false; ///< a tile runs over several short rows
+  int64_t repeat = 1;  ///< times that a row's elements are stored side by side
 
   template <class Config, class Visit>
   static void fields(Config &c, Visit &&visit) {
     PointwiseConfig::fields(c, visit);
     constexpr int64_t one = 1;
     visit("beside", c.beside, one, true);
+    visit("across", c.across, false, false);
+    visit("repeat", c.repeat, one, false);
   }
 };
 

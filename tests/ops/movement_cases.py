@@ -77,6 +77,32 @@ case("pad reflect between ops", [In("x", rows)],
      f"  %r = ts.neg %p : {T('f32', 4, 378)}", T("f32", 4, 378),
      numpy=lambda x: -np_().pad(np_().exp(x.astype("f8")), ((0, 0), (40, 5)), mode="reflect"), tolerance="ulp 2")  # fmt: skip
 
+# Elements repeated side by side: rows of one, of less and of more than a register, of several; planes of rows that are too.
+for dtype in ["f32", "f64", "i8", "bf16"]:
+    for width, times in [(1, 2), (5, 2), (16, 2), (17, 3), (56, 2), (113, 4), (300, 7), (33, 16), (9, 17), (4099, 2)]:
+        move(f"broadcast side by side {width} {times}", T(dtype, "a", width),
+             f'broadcast %x [0, 1] : {T(dtype, "a", width)} to {T(dtype, "a", width, times)}', T(dtype, "a", width, times),
+             [dict(a=0), dict(a=1), dict(a=7)], lambda x, a, times=times: np_().repeat(x[:, :, None], times, 2))
+    t, u = T(dtype, "a", 3, 5, 21), T(dtype, "a", 3, 5, 2, 21, 3)
+    move("broadcast image side by side", t, f"broadcast %x [0, 1, 2, 4] : {t} to {u}", u, [dict(a=1), dict(a=2), dict(a=70)],
+         lambda x, a: np_().broadcast_to(x[:, :, :, None, :, None], (*x.shape[:3], 2, 21, 3)))
+# Functions over rows of a few elements, which lanes cross: where elements are read in place and where they are not, the last tile cut.
+# (Five roundings of bf16 each move what exp makes of it by up to half a unit.)
+for dtype in ["f32", "bf16", "f64"]:
+    for shape in [(4, 73, 2, 2), (3, 5, 7), (1, 2, 3), (11, 1, 8), (1, 1, 5), (131, 3)]:
+        rank, t = len(shape), T(dtype, *shape)
+        row, ints = T(dtype, shape[-1]), T("i32", *shape)
+        chain = f"%t = ts.tanh %x : {t}\n%s = ts.gelu %t : {t}\n%u = ts.exp %s : {t}\n"
+        case(f"functions over short rows {'x'.join(map(str, shape))} {dtype}", [In("x", t), In("y", row)],
+             f"{chain}%b = ts.broadcast %y [{rank - 1}] : {row} to {t}\n%i = ts.iota {rank - 1} : {t}\n%a = ts.add %u, %i : {t}\n%r = ts.mul %a, %b : {t}",
+             t, [{}], None, {"f32": "relative 2e-6", "f64": "relative 1e-12", "bf16": "relative 2e-2"}[dtype])
+        made = T(dtype, *shape[:-2], shape[-2] + 3, shape[-1] + 1)
+        none = ["#ts.dim<0>"] * (rank - 2)
+        low, high = ", ".join([*none, "#ts.dim<1>", "#ts.dim<1>"]), ", ".join([*none, "#ts.dim<2>", "#ts.dim<0>"])
+        case(f"pad of functions over short rows {'x'.join(map(str, shape))} {dtype}", [In("x", t), In("y", made)],
+             f"{chain}%p = ts.pad %u low [{low}] high [{high}] {{mode = #ts<pad_mode edge>}} : {t}\n%r = ts.add %p, %y : {made}",
+             made, [{}], None, {"f32": "relative 2e-6", "f64": "relative 1e-12", "bf16": "relative 2e-2"}[dtype])
+
 # Known sizes: tiles that are transposed in registers, a last one that begins earlier; images of few channels.
 for dtype in ["f32", "f64", "i8", "bf16"]:
     for a, b in [(37, 50), (16, 32), (5, 40), (300, 3), (7, 129), (2, 2)]:

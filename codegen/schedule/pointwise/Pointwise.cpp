@@ -8,15 +8,20 @@
 // Operands that are concatenated along the lane dim are taken one after the
 // other, each with tiles of its own; of a row that is one register these are
 // put together first. Short rows that lie side by side in an operand, and not
-// in the result, are read side by side. On GPUs the lanes of a tile lie across
-// rows that are shorter than a few warps, each with indices of its own. There,
-// matmuls of little depth are such kernels too: a sum of a few products each.
+// in the result, are read side by side. The lanes of a tile lie across rows
+// that are short (on GPUs: shorter than a few warps; on CPUs: than a register,
+// under costly functions), each with indices of its own. Of elements that are
+// repeated along the innermost dim (CPUs) a register is read and spread. On
+// GPUs matmuls of little depth are such kernels too: a sum of a few products
+// each.
 //
 // Parameters: lanes, block (elements a program covers along the lane dim, a
 // multiple of lanes), flat (1: the whole tensor is one run), across (1: the
 // results are one run, and lanes find their places in the dims), dim (the lane
-// dim), rows (of the dim before it), beside (positions of the dim before that,
-// done for each of the rows), stream (1: results are stored past the caches).
+// dim), rows (of the dim before it; of repeated rows, of all dims before it),
+// repeat (how often each element of a row is stored), beside (positions of the
+// dim before that, done for each of the rows), stream (1: results are stored
+// past the caches).
 #include "codegen/schedule/pointwise/Pointwise.h"
 #include "codegen/schedule/core/ConfigOf.h"
 #include "codegen/schedule/core/ElementEmitter.h"
@@ -80,10 +85,11 @@ class PointwiseBuilder {
 public:
   PointwiseBuilder(BuildContext &context, ts::KernelOp kernel,
                    const config::PointwiseConfig &config, bool across,
-                   int64_t beside)
+                   int64_t beside, int64_t repeat = 1)
       : e(context.emitter), kernel(kernel), target(context.target),
-        config(config), across(across), beside(beside), lanes(config.lanes),
-        lane(config.dim), dims(ts::dimsOf(kernel.getResult(0))),
+        config(config), across(across), beside(beside), repeat(repeat),
+        lanes(config.lanes), lane(config.dim),
+        dims(ts::dimsOf(kernel.getResult(0))),
         run(isOneRun() || dims.empty() ? product(kernel.getContext(), dims)
                                        : dims[lane]),
         blocks(run.ceilDiv(run.like(config.block))), moves(onlyMoves(kernel)) {}
@@ -94,12 +100,18 @@ public:
       e.provide = [this](Value tensor, const Coord &at) {
         return elementOfRun(tensor, at);
       };
+    else if (across && !isGpu())
+      e.provide = [this](Value tensor, const Coord &at) {
+        return elementInPlace(tensor, at);
+      };
     if (dims.empty() || run.isConstant(1)) {
       LogicalResult stored = oneElement();
       e.provide = nullptr;
       return stored;
     }
-    if (config.rows == 1 && beside == 1)
+    if (repeat > 1)
+      repeatedRows();
+    else if (config.rows == 1 && beside == 1)
       row();
     else
       allRows();
@@ -117,6 +129,9 @@ private:
 
   void place();
   Value elementOfRun(Value tensor, const Coord &at);
+  Value elementInPlace(Value tensor, const Coord &at);
+  Value spread(Value tile, Coord &place);
+  void repeatedRows();
   LogicalResult oneElement();
   void fetchAhead(Value i);
   Coord placeOf(const LaneIndex &index, Value valid, int64_t lanes);
@@ -141,13 +156,15 @@ private:
   const TargetDesc &target;
   const config::PointwiseConfig config;
   const bool across;
-  const int64_t beside, lanes, lane;
+  const int64_t beside, repeat, lanes, lane;
   const SmallVector<Dim> dims;
   const Dim run, blocks;
   const bool moves;
   Value begin, end;          ///< of the program's block
   SmallVector<Value> outer;  ///< its position in the dims around the run
   Value tileStart;           ///< of the tile that is emitted
+  LaneIndex tileRun;         ///< likewise, and its place in the dims
+  SmallVector<LaneIndex> tilePlace;
   SmallVector<Value> joined; ///< parts of a row that is put together
   LogicalResult status = success();
 };
@@ -166,6 +183,8 @@ void PointwiseBuilder::place() {
   end = e.min(e.add(begin, e.constant(config.block)), e.size(run));
   if (blocks.isConstant(1))
     end = e.size(run);
+  if (repeat > 1)
+    return; // repeatedRows finds them
 
   SmallVector<Dim> around;
   if (!isOneRun())
@@ -177,6 +196,65 @@ void PointwiseBuilder::place() {
                              ? dim.floorDiv(dim.like(beside))
                              : dim);
   outer = e.delinearize(position, around);
+}
+
+/// Whether the innermost dim is no row of its own but repeats elements.
+static bool isRepeated(int64_t d, const SmallVector<Dim> &dims,
+                       int64_t repeat) {
+  return repeat > 1 && d + 1 == int64_t(dims.size());
+}
+
+/// The rows of the program, counted through all dims around them.
+void PointwiseBuilder::repeatedRows() {
+  SmallVector<Dim> around(ArrayRef<Dim>(dims).take_front(lane));
+  Dim all = product(kernel.getContext(), around);
+  Value first = e.mul(tile::ProgramIdOp::create(e.builder, e.location),
+                      e.constant(config.rows));
+  forEach(
+      e, first, e.min(e.add(first, e.constant(config.rows)), e.size(all)), {},
+      [&](Value position, ValueRange) -> FailureOr<SmallVector<Value>> {
+        outer = e.delinearize(position, around);
+        row();
+        return SmallVector<Value>();
+      },
+      status);
+}
+
+/// Each lane several times, and where that lies in a result whose last two dims
+/// are one.
+Value PointwiseBuilder::spread(Value tile, Coord &place) {
+  int64_t count = place.lanes ? place.lanes : 1;
+  SmallVector<int64_t> order;
+  for (int64_t i = 0; i < count * repeat; ++i)
+    order.push_back(i / repeat);
+  tile = e.widen(tile, count);
+  Value times = e.constant(repeat);
+  place.dims.pop_back();
+  LaneIndex &index = place.dims.back();
+  index.start = e.mul(index.start, times);
+  index.multipleOf *= repeat;
+  place.lanes = count * repeat;
+  if (place.valid)
+    place.valid = e.mul(place.valid, times);
+  return vector::ShuffleOp::create(e.builder, e.location, tile, tile, order);
+}
+
+/// An operand of the results' shape is one run, as they are, where it is read
+/// at their place.
+Value PointwiseBuilder::elementInPlace(Value tensor, const Coord &at) {
+  auto argument = dyn_cast<BlockArgument>(tensor);
+  auto isSame = [](const LaneIndex &a, const LaneIndex &b) {
+    return a.start == b.start && a.step == b.step && a.perLane == b.perLane;
+  };
+  if (!argument || ts::dimsOf(argument) != dims || !at.lanes ||
+      !llvm::equal(at.dims, tilePlace, isSame))
+    return {};
+  Coord place = at;
+  place.dims = {tileRun};
+  return e.load(
+      e.inputBuffer(argument),
+      ts::tensorType(kernel.getContext(), {run}, ts::elementTypeOf(argument)),
+      place);
 }
 
 /// In the flat form all tensors of the results' shape are seen as one run.
@@ -251,8 +329,10 @@ Coord PointwiseBuilder::placeOf(const LaneIndex &index, Value valid,
   } else {
     unsigned next = 0;
     for (size_t d = 0; d < dims.size(); ++d)
-      at.dims.push_back(
-          static_cast<int64_t>(d) == lane ? index : LaneIndex{outer[next++]});
+      at.dims.push_back(static_cast<int64_t>(d) == lane ? index
+                        : isRepeated(d, dims, repeat)
+                            ? LaneIndex{e.constant(0)}
+                            : LaneIndex{outer[next++]});
   }
   return at;
 }
@@ -275,6 +355,8 @@ PointwiseBuilder::tile(Value i, Value valid, int64_t lanes, int64_t multiple) {
   if (config.flat && config.stream && !isGpu() && !valid)
     fetchAhead(i);
   Coord at = placeOf(index, valid, lanes);
+  tileRun = index;
+  tilePlace.assign(at.dims.begin(), at.dims.end());
   for (auto [k, value] : llvm::enumerate(kernel.yield().getValues())) {
     Type type = value.getType();
     Coord place = at;
@@ -286,10 +368,18 @@ PointwiseBuilder::tile(Value i, Value valid, int64_t lanes, int64_t multiple) {
     Value result = e.emit(value, at);
     if (!result)
       return failure();
+    if (repeat > 1) {
+      SmallVector<Dim> whole = dims;
+      whole.pop_back();
+      whole.back() = whole.back() * repeat;
+      type =
+          ts::tensorType(kernel.getContext(), whole, ts::elementTypeOf(value));
+      result = spread(result, place);
+    }
     if (!joined.empty())
       joinInto(*getConstantIntValue(i), result, lanes);
     else
-      e.store(e.widen(result, lanes), e.outputBuffer(k), type, place,
+      e.store(e.widen(result, place.lanes), e.outputBuffer(k), type, place,
               config.stream);
   }
   return SmallVector<Value>();
@@ -337,7 +427,7 @@ bool PointwiseBuilder::overlapped(Value from, int64_t start, int64_t done,
 void PointwiseBuilder::segment(Value from, Value to, Dim first, Dim last) {
   std::optional<int64_t> length = (last - first).asConstant();
   int64_t start = first.isConstant(0) ? 0 : first.knownDivisor();
-  if (!blocks.isConstant(1) || !length || config.flat || isGpu()) {
+  if (!blocks.isConstant(1) || !length || isOneRun() || isGpu()) {
     bool divides = std::gcd(start, last.knownDivisor()) % lanes == 0 &&
                    last.knownDivisor() && config.block % lanes == 0;
     return steps(from, to, lanes, std::gcd(start, config.block), divides);
@@ -424,7 +514,7 @@ void PointwiseBuilder::storeJoined(ts::ConcatOp concat) {
 /// The program's block of a row: all of it, or operand by operand.
 void PointwiseBuilder::row() {
   ts::ConcatOp concat =
-      config.flat || isGpu() ? ts::ConcatOp() : concatAlong(kernel, lane);
+      isOneRun() || isGpu() ? ts::ConcatOp() : concatAlong(kernel, lane);
   if (!concat)
     return segment(begin, end, run.like(0), run);
   if (joins())
@@ -493,10 +583,11 @@ LogicalResult buildPointwise(BuildContext &context) {
         .build();
   }
   auto config = configOf<config::PointwiseCpuConfig>(context);
-  return failed(config) ? failure()
-                        : PointwiseBuilder(context, kernel, *config,
-                                           /*across=*/false, config->beside)
-                              .build();
+  return failed(config)
+             ? failure()
+             : PointwiseBuilder(context, kernel, *config, config->across,
+                                config->beside, config->repeat)
+                   .build();
 }
 
 } // namespace knapper

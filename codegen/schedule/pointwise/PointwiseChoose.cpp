@@ -209,6 +209,43 @@ static int64_t rowsOfProgram(Dim dim, int64_t length, int64_t beside) {
   return rows;
 }
 
+/// Whether a CPU's lanes lie across rows of a few elements: where functions of
+/// them cost more than the indices of each lane.
+static bool crossesRows(ts::KernelOp kernel, ArrayRef<Dim> dims, unsigned lane,
+                        int64_t flops) {
+  constexpr int64_t shortRow = 8, costly = 30;
+  bool isKnown = llvm::all_of(
+      dims, [](Dim dim) { return dim.asConstant().value_or(0) > 0; });
+  return lane > 0 && isKnown && flops >= costly &&
+         *dims[lane].asConstant() <= shortRow &&
+         llvm::all_of(
+             kernel.getBody().front().without_terminator(), [](Operation &op) {
+               return isa<ts::ElementwiseOpInterface, ts::ConstantOp,
+                          ts::BroadcastOp, ts::ReshapeOp, ts::SizeOp,
+                          ts::DimCastOp, ts::PadOp, ts::SliceOp, ts::IotaOp>(
+                   op);
+             });
+}
+
+/// How often the results have each element side by side, in the innermost dim
+/// of all; 1: they are not such.
+static int64_t repeatsOf(ts::KernelOp kernel, ArrayRef<Dim> dims) {
+  constexpr int64_t most = 16;
+  int64_t last = int64_t(dims.size()) - 1;
+  if (last < 1)
+    return 1;
+  int64_t repeat = dims[last].asConstant().value_or(1);
+  bool all = llvm::all_of(kernel.yield().getValues(), [&](Value value) {
+    auto op = value.getDefiningOp<ts::BroadcastOp>();
+    return op && ts::dimsOf(value) == dims && !op.getDims().empty() &&
+           op.getDims().back() == last - 1;
+  });
+  return all && repeat > 1 && repeat <= most &&
+                 dims[last - 1].asConstant().value_or(1) > 1
+             ? repeat
+             : 1;
+}
+
 LogicalResult choosePointwise(ts::KernelOp kernel, const TargetDesc &target,
                               Knobs &knobs,
                               SmallVectorImpl<Schedule> &schedules) {
@@ -222,6 +259,9 @@ LogicalResult choosePointwise(ts::KernelOp kernel, const TargetDesc &target,
   bool flat = isFlat(kernel);
   int64_t flops = regionFlops(kernel);
   unsigned lane = laneDim(kernel, target, dims, flat, flops);
+  int64_t repeat = target.simt || flat ? 1 : repeatsOf(kernel, dims);
+  if (repeat > 1)
+    lane = dims.size() - 2;
   Dim one = Dim::constant(context, 1);
   // The threads of a block of rows shorter than this would mostly be idle.
   constexpr int64_t shortRow = 64;
@@ -234,6 +274,8 @@ LogicalResult choosePointwise(ts::KernelOp kernel, const TargetDesc &target,
   bool across = target.simt && !flat && !named && lane > 0 &&
                 (representative(dims[lane]) <= shortRow ||
                  (threadRun > 1 && leavesThreadsIdle(dims[lane], target)));
+  if (!target.simt && !flat && repeat == 1)
+    across = crossesRows(kernel, dims, lane, flops);
   Dim run =
       flat || across || dims.empty() ? product(context, dims) : dims[lane];
   int64_t length = representative(run);
@@ -242,6 +284,8 @@ LogicalResult choosePointwise(ts::KernelOp kernel, const TargetDesc &target,
   int64_t &lanes = config.lanes, &block = config.block;
   lanes = lanesOver(run, flops > 200 ? 16 : flops > 40 ? 32 : 64);
   block = 4096;
+  if (repeat > 1 || (across && !target.simt))
+    lanes = std::min<int64_t>(lanes, 16);
   if (!target.simt) {
     if (int64_t most = flops > 10 ? lanes : 128; lanes >= 16)
       knobs.tune(config, lanes, [&](int64_t other) { return other <= most; });
@@ -250,7 +294,7 @@ LogicalResult choosePointwise(ts::KernelOp kernel, const TargetDesc &target,
       block = 16384;
     knobs.tune(config, block);
   }
-  if (across) {
+  if (across && target.simt) {
     tileAcross(kernel, target, length, threadRun, config);
   } else if (target.simt) {
     // A tile is spread over the threads of a block, one access of 16 bytes each
@@ -267,9 +311,15 @@ LogicalResult choosePointwise(ts::KernelOp kernel, const TargetDesc &target,
   int64_t rows = 1, beside = 1;
   if (std::optional<int64_t> number = run.asConstant();
       number && *number > 1 && *number <= std::min(block, longest) && !flat &&
-      lane > 0 && !target.simt) {
+      !across && repeat == 1 && lane > 0 && !target.simt) {
     beside = rowsBeside(kernel, lane);
     rows = rowsOfProgram(dims[lane - 1], *number, beside);
+  }
+  // Repeated rows are counted through all dims before them.
+  Dim repeated = product(context, ArrayRef<Dim>(dims).take_front(lane));
+  if (repeat > 1) {
+    block = std::max(block, (length + lanes - 1) / lanes * lanes);
+    rows = rowsOfProgram(repeated, length * repeat, 1);
   }
   Schedule schedule;
   schedule.kind = "pointwise";
@@ -288,8 +338,8 @@ LogicalResult choosePointwise(ts::KernelOp kernel, const TargetDesc &target,
     schedule.parameters = config::print(config);
   } else {
     knobs.tune(config, config.stream);
-    schedule.parameters =
-        config::print(config::PointwiseCpuConfig{config, beside});
+    schedule.parameters = config::print(
+        config::PointwiseCpuConfig{config, beside, across, repeat});
   }
   Dim around = one;
   if (!flat && !across)
@@ -299,10 +349,12 @@ LogicalResult choosePointwise(ts::KernelOp kernel, const TargetDesc &target,
             around * (i + 1 == lane                 ? dim.ceilDiv(one * rows)
                       : i + 2 == lane && beside > 1 ? dim.floorDiv(one * beside)
                                                     : dim);
-  schedule.grid = around * run.ceilDiv(one * block);
+  schedule.grid = repeat > 1 ? repeated.ceilDiv(one * rows)
+                             : around * run.ceilDiv(one * block);
   // About 10 us of work at one element a nanosecond and 15 flops.
-  int64_t work = std::max<int64_t>(1, beside * rows * std::min(block, length) *
-                                          (1 + flops / 15) / 4);
+  int64_t work =
+      std::max<int64_t>(1, beside * rows * repeat * std::min(block, length) *
+                               (1 + flops / 15) / 4);
   schedule.grain = one * std::max<int64_t>(1, 8000 / work);
   schedule.scratch = one * 0;
   schedules.push_back(std::move(schedule));

@@ -136,3 +136,19 @@ func.func @too_many_planes_in_four_sets(%x: tensor<8x256x64xf32>, %w: tensor<64x
   %1 = ts.transpose %0 [0, 2, 1] : tensor<8x256x64xf32>
   return %1 : tensor<8x64x256xf32>
 }
+
+// -----
+
+// A border that repeats elements: what costs more than a few operations is
+// computed once, before it.
+// CHECK-LABEL: @border
+// CHECK: ts.kernel
+// CHECK: ts.gelu
+// CHECK: ts.kernel
+// CHECK-NEXT: ts.pad
+func.func @border(%x: tensor<74x17x3x2xf32>) -> tensor<74x17x6x7xf32> {
+  %0 = ts.sigmoid %x : tensor<74x17x3x2xf32>
+  %1 = ts.gelu %0 : tensor<74x17x3x2xf32>
+  %2 = ts.pad %1 low [#ts.dim<0>, #ts.dim<0>, #ts.dim<1>, #ts.dim<2>] high [#ts.dim<0>, #ts.dim<0>, #ts.dim<2>, #ts.dim<3>] {mode = #ts<pad_mode edge>} : tensor<74x17x3x2xf32>
+  return %2 : tensor<74x17x6x7xf32>
+}
