@@ -77,6 +77,10 @@ static LogicalResult pointConv(ConvOp op, PatternRewriter &rewriter) {
   return success();
 }
 
+static LogicalResult pointUnlessPlanes(ConvOp op, PatternRewriter &rewriter) {
+  return pointPrefersPlanes(op) ? failure() : pointConv(op, rewriter);
+}
+
 /// Patches that do not overlap.
 static LogicalResult patchConv(ConvOp op, PatternRewriter &rewriter) {
   SmallVector<Dim> in = dimsOf(op.getInput()), window = dimsOf(op.getFilter());
@@ -111,7 +115,9 @@ static LogicalResult patchConv(ConvOp op, PatternRewriter &rewriter) {
 }
 
 /// Transposed, windows that do not overlap: one input pixel becomes a patch.
-static LogicalResult spreadConv(ConvOp op, PatternRewriter &rewriter) {
+/// `takesGaps`: also of windows that leave gaps, or whose border is cut.
+static LogicalResult spreadConv(ConvOp op, PatternRewriter &rewriter,
+                                bool takesGaps) {
   SmallVector<Dim> in = dimsOf(op.getInput()), filter = dimsOf(op.getFilter()),
                    low = dimsOf(op.getLow()), high = dimsOf(op.getHigh());
   if (op.getChannelsLast() || op.getGroups() != 1 ||
@@ -119,10 +125,21 @@ static LogicalResult spreadConv(ConvOp op, PatternRewriter &rewriter) {
       allEqual(op.getInputDilations(), 1))
     return failure();
   int64_t spatial = op.getStrides().size();
-  for (auto [i, spread] : llvm::enumerate(op.getInputDilations()))
-    if (!filter[i + 2].isConstant(spread) || !low[i].isConstant(spread - 1) ||
-        !high[i].isConstant(spread - 1))
+  // Zeros behind each window, and outputs cut off in front of the first.
+  SmallVector<Dim> gaps, cut;
+  for (auto [i, spread] : llvm::enumerate(op.getInputDilations())) {
+    int64_t window = filter[i + 2].asConstant().value_or(0),
+            before = low[i].asConstant().value_or(-1),
+            behind = high[i].asConstant().value_or(-1);
+    bool isWhole =
+        window == spread && before == spread - 1 && behind == spread - 1;
+    bool isGap = takesGaps && window > 0 && window <= spread && before >= 0 &&
+                 before < window && behind >= 0 && behind < spread;
+    if (!isWhole && !isGap)
       return failure();
+    gaps.push_back(in[0].like(spread - window));
+    cut.push_back(in[0].like(window - 1 - before));
+  }
   Location location = op.getLoc();
   // The window's taps meet the pixel from the last to the first. As columns of
   // a matrix: [window.., F], so that a run of the result stays a run.
@@ -149,18 +166,33 @@ static LogicalResult spreadConv(ConvOp op, PatternRewriter &rewriter) {
                             ArrayRef<int64_t>{1}, resultType(op));
   // [N, H, W, kh, kw, F] to [N, H, kh, W, kw, F]
   SmallVector<Dim> apart{in[0]}, whole{in[0]};
+  SmallVector<Dim> none(spatial + 1, in[0].like(0)), behind = none;
   SmallVector<int64_t> between{0};
   for (int64_t i = 0; i < spatial; ++i) {
     apart.push_back(in[i + 2]);
-    whole.push_back(in[i + 2] * filter[i + 2]);
+    whole.push_back(in[i + 2] * op.getInputDilations()[i]);
     between.append({i + 1, i + 1 + spatial});
+    behind.push_back(gaps[i]);
   }
   llvm::append_range(apart, columns);
   whole.push_back(filter[0]);
   between.push_back(2 * spatial + 1);
   Value patches = makeReshape(rewriter, location, dot, apart);
+  auto isZero = [](Dim dim) { return dim.isConstant(0); };
+  if (!llvm::all_of(gaps, isZero)) {
+    behind.push_back(in[0].like(0));
+    none.resize(behind.size(), in[0].like(0));
+    auto scalar = tensorType(op.getContext(), {}, elementTypeOf(dot));
+    Value zero = makeSplat(rewriter, location, scalar, 0);
+    patches = PadOp::create(
+        rewriter, location, patches, zero, dimArray(op.getContext(), none),
+        dimArray(op.getContext(), behind), PadMode::constant);
+  }
   patches = makeTranspose(rewriter, location, patches, between);
   Value image = makeReshape(rewriter, location, patches, whole);
+  for (int64_t i = 0; i < spatial; ++i)
+    if (Dim size = dimOf(op.getResult(), i + 2); !(whole[i + 1] == size))
+      image = makeSlice(rewriter, location, image, i + 1, cut[i], size);
   image = makeTranspose(rewriter, location, image, toFirst(rankOf(op)));
   rewriter.replaceOp(op, image);
   return success();
@@ -423,9 +455,19 @@ static LogicalResult poolUnlessPlanes(PoolOp op, PatternRewriter &rewriter) {
 
 void knapper::populateChannelsLastPatterns(RewritePatternSet &patterns,
                                            bool keepPlanes) {
-  patterns.add(pointConv, /*benefit=*/3);
+  patterns.add(keepPlanes ? pointUnlessPlanes : pointConv, /*benefit=*/3);
   patterns.add(patchConv, /*benefit=*/3);
-  patterns.add(spreadConv, /*benefit=*/3);
+  patterns.add(
+      +[](ConvOp op, PatternRewriter &rewriter) {
+        return spreadConv(op, rewriter, /*takesGaps=*/false);
+      },
+      /*benefit=*/3);
+  if (keepPlanes)
+    patterns.add(
+        +[](ConvOp op, PatternRewriter &rewriter) {
+          return spreadConv(op, rewriter, /*takesGaps=*/true);
+        },
+        /*benefit=*/2);
   if (keepPlanes)
     patterns.add(groupedPointConv, /*benefit=*/3);
   patterns.add(keepPlanes ? unlessPlanes : convChannelsLast);

@@ -15,7 +15,8 @@
 //     few channels are too short to read well
 //   a transposed convolution whose windows do not overlap (input dilation =
 //     window, no border cut) is a ts.dot of each pixel with all of the window,
-//     then a rearrangement
+//     then a rearrangement; on CPUs also one whose windows leave gaps, or whose
+//     border is cut
 //
 // On CPUs a convolution with few features keeps channels first, and one of
 // several groups with window 1 is a ts.dot of each image and group over

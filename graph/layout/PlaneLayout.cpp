@@ -6,6 +6,8 @@ using namespace knapper::ts;
 
 /// More fill a register as they are.
 static constexpr int64_t mostFeatures = 8, mostPhases = 36;
+/// Of a window of one pixel: more are a matmul.
+static constexpr int64_t mostPointChannels = 8;
 /// Of what one output row reads: a quarter of 1 MiB of L2, of which targets may
 /// have less or more. Blocks have a row at least (CpuPlaneConv.cpp).
 static constexpr int64_t mostRowBytes = 256 << 10;
@@ -58,7 +60,9 @@ std::optional<PlaneConv> knapper::planeConvOf(ConvOp op) {
 
 bool knapper::prefersPlanes(ConvOp op) {
   std::optional<PlaneConv> p = planeConvOf(op);
-  if (!p || (p->kh == 1 && p->kw == 1) || p->kw > widestWindow)
+  bool isPoint = p && p->kh == 1 && p->kw == 1;
+  if (!p || (isPoint && p->channels > mostPointChannels) ||
+      p->kw > widestWindow)
     return false;
   // What phases of a transposed one have become features has more of them.
   bool few = p->features <= mostFeatures ||
@@ -275,6 +279,19 @@ bool knapper::depthwisePrefersPlanes(ConvOp op) {
          (p->kh * p->kw <= mostTaps || features <= mostFeatures);
 }
 
+bool knapper::pointPrefersPlanes(ConvOp op) {
+  if (!prefersPlanes(op))
+    return false;
+  // (What stands behind a sum moves before it.)
+  Operation *user = op;
+  do
+    user = user->hasOneUse() ? *user->user_begin() : nullptr;
+  while (user && isa<ElementwiseOpInterface>(user));
+  bool isApart = user && isa<ReshapeOp>(user);
+  return isApart ||
+         dimsOf(op.getFilter())[0].asConstant().value_or(0) <= mostFeatures;
+}
+
 bool knapper::groupsPreferPlanes(ConvOp op) {
   if (op.getChannelsLast() || op.getGroups() == 1 ||
       !allOnes(op.getStrides()) || !allOnes(op.getInputDilations()))
@@ -317,16 +334,19 @@ bool knapper::phasesPreferPlanes(ConvOp op) {
   if (!features || !channels || !width)
     return false;
   int64_t phases = 1, rows = 1;
-  bool overlap = false;
+  bool overlap = false, isWhole = true;
   for (auto [i, spread] : llvm::enumerate(op.getInputDilations())) {
     std::optional<int64_t> window = filter[i + 2].asConstant();
     if (!window)
       return false;
     phases *= spread;
     overlap |= *window > spread;
+    isWhole &= *window % spread == 0;
     rows = i ? rows : llvm::divideCeil(*window, spread);
   }
-  // Windows that do not overlap are a matmul (ChannelsLast.h).
-  return overlap && *features * phases <= mostPhases &&
+  // Windows that do not overlap are a matmul (ChannelsLast.h), if channels fill
+  // its registers.
+  return (overlap || (isWhole && *channels <= mostPointChannels)) &&
+         *features * phases <= mostPhases &&
          4 * *channels * rows * (*width + 8) <= mostRowBytes;
 }

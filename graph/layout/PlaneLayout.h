@@ -103,6 +103,9 @@ std::optional<PlaneDepthwise> planeDepthwiseOf(ts::ConvOp op);
 bool prefersPlanes(ts::ConvOp op);
 bool prefersPlanes(ts::PoolOp op);
 bool depthwisePrefersPlanes(ts::ConvOp op);
+/// Whether `op`, with a window of one pixel, is better computed so than as a
+/// matmul: few channels, and few features or those of phases (ConvPhases.h).
+bool pointPrefersPlanes(ts::ConvOp op);
 /// Whether `op` is a matmul of each group's channels with its pixels.
 bool groupsPreferPlanes(ts::ConvOp op);
 /// The same for a transposed convolution: its phases count as features.
