@@ -6,6 +6,12 @@ MATMUL = {"f32": "relative 3e-6", "f64": "relative 1e-12", "f16": "relative 1e-3
 ROWS = [dict(m=1, n=1, k=1), dict(m=1, n=40, k=33), dict(m=3, n=5, k=7), dict(m=17, n=65, k=64),
         dict(m=64, n=96, k=130), dict(m=0, n=4, k=3), dict(m=5, n=6, k=0)]
 
+# Results of another kind than what is multiplied.
+for dtype, made in [("i8", "f32"), ("ui8", "f32"), ("i32", "f32"), ("i8", "f64"), ("i16", "bf16"), ("i8", "f16"), ("f64", "f32"), ("f32", "f64"), ("bf16", "f64")]:
+    x, y = T(dtype, "m", "k"), T(dtype, "k", "n")
+    case(f"dot of {dtype} to {made}", [In("x", x), In("y", y)], f"%r = ts.dot %x, %y batch [] x [] contract [1] x [0] {{result_type = {made}}} : {x}, {y}",
+         T(made, "m", "n"), ROWS, lambda x, y: wide(x).astype("f8") @ wide(y).astype("f8"), MATMUL[made if dtype != "bf16" else "f32"])
+
 for dtype in ["f32", "f64", "f16", "bf16", "i32", "i64"]:
     for name, l, r, contract, numpy in [
             ("nn", ("m", "k"), ("k", "n"), ([1], [0]), lambda x, y: wide(x) @ wide(y)),

@@ -120,9 +120,13 @@ Value LoopBuilder::toAccumulator(Value value, Type tensorElement) {
     type = vector.clone(accumulator);
   if (isa<FloatType>(from))
     return arith::ExtFOp::create(b, e.location, type, value);
-  return tensorElement.isUnsignedInteger()
-             ? Value(arith::ExtUIOp::create(b, e.location, type, value))
-             : Value(arith::ExtSIOp::create(b, e.location, type, value));
+  bool isUnsigned = tensorElement.isUnsignedInteger();
+  if (isa<FloatType>(accumulator))
+    return isUnsigned
+               ? Value(arith::UIToFPOp::create(b, e.location, type, value))
+               : Value(arith::SIToFPOp::create(b, e.location, type, value));
+  return isUnsigned ? Value(arith::ExtUIOp::create(b, e.location, type, value))
+                    : Value(arith::ExtSIOp::create(b, e.location, type, value));
 }
 
 Value LoopBuilder::mad(Value sum, Value a, Value x) {
@@ -484,6 +488,9 @@ FailureOr<Value> LoopBuilder::compute(const Coord &at) {
   if (!isa<ts::PoolOp>(hero) && isa<IntegerType>(source) &&
       accumulator.getIntOrFloatBitWidth() < 32)
     accumulator = b.getI32Type();
+  // A result narrower than what is multiplied is rounded once.
+  if (!isa<ts::PoolOp>(hero) && source.isF64() && isa<FloatType>(accumulator))
+    accumulator = source;
   FailureOr<Value> value = isa<ts::DotOp>(hero)    ? matmul(at)
                            : isa<ts::ConvOp>(hero) ? conv(at)
                                                    : pool(at);
@@ -493,6 +500,8 @@ FailureOr<Value> LoopBuilder::compute(const Coord &at) {
   if (accumulator == result)
     return value;
   Type type = lanes ? Type(VectorType::get(lanes, result)) : result;
+  if (isa<FloatType>(result))
+    return Value(arith::TruncFOp::create(b, e.location, type, *value));
   return Value(arith::TruncIOp::create(b, e.location, type, *value));
 }
 

@@ -174,7 +174,7 @@ std::optional<MatmulProblem> analyseMatmul(ts::KernelOp kernel) {
                  ts::elementTypeOf(dot.getResult()).isInteger(32);
   if (!matmul.bytes &&
       (!isa<FloatType>(element) || element != ts::elementTypeOf(dot.getRhs()) ||
-       element.isF64()))
+       element.isF64() || ts::elementTypeOf(dot.getResult()).isF64()))
     return std::nullopt;
   auto lhs = makeSide(dot.getLhs(), dot.getLhsBatch(), dot.getLhsContract());
   auto rhs = makeSide(dot.getRhs(), dot.getRhsBatch(), dot.getRhsContract());
