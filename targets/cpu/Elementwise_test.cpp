@@ -28,7 +28,9 @@ uint16_t toBf16(float x) {
 
 /// One operation on lists of operands, all elements of one type.
 struct ElementwiseCase {
-  std::string name, op; // op with %a %b %c and TYPE / TO for vector types
+  /// With %a %b %c, TYPE and TO for vector types, SPLAT and END around what is
+  /// dense in a vector.
+  std::string name, op;
   std::string from, to; // element types
   std::vector<Bytes> operands;
   Bytes expected;
@@ -77,6 +79,8 @@ std::string source(const ElementwiseCase &c, int lanes) {
   }
   std::string op =
       replaced(replaced(c.op, "TYPE", type(c.from)), "TO", type(c.to));
+  op = replaced(replaced(op, "SPLAT", lanes ? "dense<" : ""), "END",
+                lanes ? ">" : "");
   return "tile.func @" + c.name + "_" + n + "(" + args + "%y: !tile.buffer<" +
          c.to + ">) {\n%id = tile.program_id\n%n = arith.constant " +
          std::to_string(lanes ? lanes : 1) +
@@ -336,11 +340,25 @@ void addDivisions(std::vector<ElementwiseCase> &cases, std::string type) {
                    ? T(q - 1)
                    : q;
       }));
+  // Constant divisors take another way.
+  for (int by : {-1, 1, 0, -3}) {
+    std::string divisor =
+        "arith.constant SPLAT" + std::to_string(by) + "END : TYPE\n";
+    cases.push_back(
+        make<T, T>("divs_" + type + "_by_" + std::to_string(cases.size()),
+                   divisor + "%r = arith.divsi %a, %m : TYPE", type, type, {a},
+                   [by](T x) { return divided(x, T(by)); }));
+    cases.push_back(
+        make<T, T>("rems_" + type + "_by_" + std::to_string(cases.size()),
+                   divisor + "%r = arith.remsi %a, %m : TYPE", type, type, {a},
+                   [by](T x) { return remaindered(x, T(by)); }));
+  }
 }
 
 TEST_P(Elementwise, IntegerDivisionNeverTraps) {
   std::vector<ElementwiseCase> cases;
   addDivisions<int8_t>(cases, "i8");
+  addDivisions<int16_t>(cases, "i16");
   addDivisions<int32_t>(cases, "i32");
   addDivisions<int64_t>(cases, "i64");
   run(cases);

@@ -103,6 +103,99 @@ TEST_P(TileMemory, RaggedEdgesTouchNothingOutside) {
   }
 }
 
+// How many elements there are is known: the narrowest register that holds them,
+// widened by the pad.
+TEST_P(TileMemory, KnownEdgesArePadded) {
+  const std::pair<std::string, std::string> types[] = {
+      {"f32", "7.0"}, {"i8", "7"}, {"bf16", "7.0"}, {"f64", "7.0"}};
+  const int counts[] = {1, 3, 4, 7, 8, 16, 17, 20, 33, 36, 47};
+  std::string text;
+  for (const auto &[type, pad] : types)
+    for (int count : counts) {
+      std::string v = "vector<48x" + type + ">",
+                  p = "!tile.buffer<" + type + ">", n = std::to_string(count);
+      text +=
+          "tile.func @known_" + type + "_" + n + "(%x: " + p + ", %y: " + p +
+          ") {\n%c0 = arith.constant 0 : index\n%n = arith.constant " + n +
+          " : index\n%pad = arith.constant " + pad + " : " + type +
+          "\n%v = tile.load %x[%c0] valid %n pad %pad : " + p + " -> " + v +
+          "\ntile.store %v, %y[%c0] : " + v + ", " + p + "\ntile.return\n}\n";
+    }
+  if (!compile(text, "known_f32_1"))
+    GTEST_SKIP() << "this machine does not run " << GetParam();
+  auto check = [&]<typename T>(const std::string &type, T pad, int count) {
+    Guarded<T> x(count);
+    for (int i = 0; i < count; ++i)
+      x[i] = T(i + 1);
+    T y[48];
+    kernels->call("known_" + type + "_" + std::to_string(count), {x.data(), y},
+                  {}, 0, 1);
+    for (int i = 0; i < 48; ++i)
+      ASSERT_EQ(y[i], i < count ? T(i + 1) : pad)
+          << type << " " << count << " " << i;
+  };
+  for (int count : counts) {
+    check.operator()<float>("f32", 7, count);
+    check.operator()<int8_t>("i8", 7, count);
+    check.operator()<uint16_t>("bf16", 0x40e0, count);
+    check.operator()<double>("f64", 7, count);
+  }
+}
+
+/// Every `stride`th element of x, the first `valid` of 24, the last of which
+/// ends the memory.
+template <typename T>
+void stridedEdges(TestKernels &kernels, const std::string &name, int stride,
+                  T pad) {
+  constexpr int lanes = 24;
+  for (int valid = 0; valid <= lanes; ++valid) {
+    int span = valid ? (valid - 1) * std::abs(stride) + 1 : 0;
+    Guarded<T> x(span);
+    for (int i = 0; i < span; ++i)
+      x[i] = T(i + 1);
+    T y[lanes];
+    int first = stride < 0 ? span - 1 : 0;
+    kernels.call(name, {x.data(), y}, {first, valid}, 0, 1);
+    for (int i = 0; i < lanes; ++i)
+      ASSERT_EQ(y[i], i < valid ? T(first + i * stride + 1) : pad)
+          << name << " valid " << valid << " lane " << i;
+  }
+}
+
+TEST_P(TileMemory, StridedEdgesArePadded) {
+  const int strides[] = {-2, -1, 1, 2, 3, 4, 5};
+  auto name = [](const std::string &type, int stride) {
+    return "every_" + type + (stride < 0 ? "_back_" : "_") +
+           std::to_string(std::abs(stride));
+  };
+  std::string text;
+  for (auto [type, pad] : {std::pair<std::string, std::string>{"f32", "7.0"},
+                           {"i8", "7"},
+                           {"f64", "7.0"},
+                           {"i16", "7"}})
+    for (int stride : strides) {
+      std::string v = "vector<24x" + type + ">",
+                  p = "!tile.buffer<" + type + ">";
+      text += "tile.func @" + name(type, stride) + "(%x: " + p + ", %y: " + p +
+              ", %first: index, %valid: index) {\n"
+              "%c0 = arith.constant 0 : index\n%step = arith.constant " +
+              std::to_string(stride) + " : index\n%pad = arith.constant " +
+              pad + " : " + type +
+              "\n%v = tile.load_strided %x[%first, %step] valid %valid "
+              "pad %pad : " +
+              p + " -> " + v + "\ntile.store %v, %y[%c0] : " + v + ", " + p +
+              "\ntile.return\n}\n";
+    }
+  if (!compile(text, name("f32", 1)))
+    GTEST_SKIP() << "this machine does not run " << GetParam();
+  for (int stride : strides) {
+    stridedEdges<float>(*kernels, name("f32", stride), stride, 7);
+    stridedEdges<int8_t>(*kernels, name("i8", stride), stride, 7);
+    stridedEdges<double>(*kernels, name("f64", stride), stride, 7);
+    stridedEdges<int16_t>(*kernels, name("i16", stride), stride, 7);
+  }
+}
+
 TEST_P(TileMemory, TruthIsAnyNonzeroByteAndStoredAsOne) {
   if (!compile(R"(
     tile.func @not(%x: !tile.buffer<i1>, %y: !tile.buffer<i1>) {
@@ -177,12 +270,66 @@ std::string gatherSource(const std::string &t) {
 }
 
 TEST_P(TileMemory, GatherAndScatterSkipLanes) {
-  if (!compile(gatherSource("f32") + gatherSource("i8") + gatherSource("i64"),
+  if (!compile(gatherSource("f32") + gatherSource("i8") + gatherSource("i16") +
+                   gatherSource("i64"),
                "gather_f32"))
     GTEST_SKIP() << "this machine does not run " << GetParam();
   gathers<float>(*kernels, "f32");
   gathers<int8_t>(*kernels, "i8");
+  gathers<int16_t>(*kernels, "i16");
   gathers<int64_t>(*kernels, "i64");
+}
+
+/// Lanes at a distance that the compiler knows, from a base that it does not,
+/// under a mask: a distance of 1 is a run of memory.
+template <typename T>
+void gatheredRows(TestKernels &kernels, const std::string &name, int distance) {
+  constexpr int lanes = 16;
+  for (int count = 0; count <= lanes; ++count) {
+    Guarded<T> x(3 + (count ? (count - 1) * distance + 1 : 0));
+    for (int i = 0; i < 3 + (count ? (count - 1) * distance + 1 : 0); ++i)
+      x[i] = T(i + 1);
+    T y[lanes];
+    kernels.call(name, {x.data(), y}, {3, 3 + count * distance}, 0, 1);
+    for (int i = 0; i < lanes; ++i)
+      ASSERT_EQ(y[i], i < count ? T(3 + i * distance + 1) : T(0))
+          << name << " count " << count << " lane " << i;
+  }
+}
+
+TEST_P(TileMemory, GatheredRowsUnderAMask) {
+  auto name = [](const std::string &type, int distance) {
+    return "row_" + type + "_" + std::to_string(distance);
+  };
+  std::string text;
+  for (std::string type : {"f32", "bf16", "i8"})
+    for (int distance : {1, 2, 3}) {
+      std::string v = "vector<16x" + type + ">",
+                  p = "!tile.buffer<" + type + ">", places;
+      for (int i = 0; i < 16; ++i)
+        places += (i ? ", " : "") + std::to_string(i * distance);
+      text += "tile.func @" + name(type, distance) + "(%x: " + p +
+              ", %y: " + p +
+              ", %first: index, %end: index) {\n"
+              "%c0 = arith.constant 0 : index\n"
+              "%base = vector.broadcast %first : index to vector<16xindex>\n"
+              "%ends = vector.broadcast %end : index to vector<16xindex>\n"
+              "%lane = arith.constant dense<[" +
+              places +
+              "]> : vector<16xindex>\n"
+              "%at = arith.addi %base, %lane : vector<16xindex>\n"
+              "%in = arith.cmpi slt, %at, %ends : vector<16xindex>\n"
+              "%v = tile.gather %x[%at] mask %in : " +
+              p + " -> " + v + "\ntile.store %v, %y[%c0] : " + v + ", " + p +
+              "\ntile.return\n}\n";
+    }
+  if (!compile(text, name("f32", 1)))
+    GTEST_SKIP() << "this machine does not run " << GetParam();
+  for (int distance : {1, 2, 3}) {
+    gatheredRows<float>(*kernels, name("f32", distance), distance);
+    gatheredRows<uint16_t>(*kernels, name("bf16", distance), distance);
+    gatheredRows<int8_t>(*kernels, name("i8", distance), distance);
+  }
 }
 
 /// Stores one element of `wide`, narrowed; what follows it stays.
