@@ -12,6 +12,7 @@
 #include "llvm/Support/raw_ostream.h"
 #include "llvm/Support/xxhash.h"
 #include <fstream>
+#include <malloc.h>
 #include <set>
 
 using namespace mlir;
@@ -430,6 +431,10 @@ int main(int argc, char **argv) {
     llvm::errs() << "this machine runs no code that tiles come with\n";
     return 2;
   }
+  // Fresh memory holds bytes of 0x7f: large floats, where zeros would hide that
+  // a kernel does not write all it reads of its scratch.
+  if (!arguments->speed)
+    mallopt(M_PERTURB, 0x80);
   MLIRContext context;
   context.loadDialect<ts::TsDialect, func::FuncDialect>();
   Runner runner(*arguments, context);

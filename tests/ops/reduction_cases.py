@@ -386,6 +386,16 @@ for dtype, size, k in [("f32", 4099, 200), ("f32", 9000, 512), ("i64", 5000, 90)
             case(f"topk in turns {dtype} {size} {k} {values}{'' if largest else ' smallest'}", [In("x", t, values)],
                  f"%r0, %r1 = ts.topk %x k <{k}> dim 1 {'' if largest else '{largest = false}'} : {t}",
                  [T(dtype, 3, k), T("i64", 3, k)], [{}], (lambda x, k=k, f=np_topk(largest): f(x, k)) if values != "special" else None)
+# Elements of one sign, all of which a zero behind the line's end would go before; lengths that end a lane before the last, and others.
+for dtype, size, k in [("f32", 127, 5), ("bf16", 191, 3), ("f64", 1023, 40), ("i32", 255, 20), ("f32", 97, 8), ("f32", 5119, 513), ("i64", 4500, 90),
+                       ("f16", 8191, 600)]:
+    t = T(dtype, 5, size)
+    for largest in [True, False]:
+        name, body = ("%x", "") if not largest else ("%y", f"%y = ts.neg %x : {t}\n")
+        case(f"topk of one sign {dtype} {size} {k}{'' if largest else ' smallest'}", [In("x", t, "positive")],
+             f"{body}%r0, %r1 = ts.topk {name} k <{k}> dim 1 {'' if largest else '{largest = false}'} : {t}",
+             [T(dtype, 5, k), T("i64", 5, k)], [{}],
+             lambda x, k=k, f=np_topk(largest), s=-1 if largest else 1: f(s * x, k))
 for dtype in ["f32", "i64"]:
     t = T(dtype, "a", "n")
     for values in ["normal", "ties"]:
