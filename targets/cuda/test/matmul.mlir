@@ -17,13 +17,18 @@
 // CHECK-COUNT-8: mbarrier.init
 // CHECK: fence.mbarrier_init
 // CHECK: setmaxnreg.inc.sync.aligned.u32 232
+// The matrices of a chunk, 16 columns or 32 bytes each, lie at exclusive ors of one place.
+// CHECK: xor.b32 {{%r[0-9]+}}, [[PLACE:%r[0-9]+]], 32;
+// CHECK: xor.b32 {{%r[0-9]+}}, [[PLACE]], 64;
+// CHECK: xor.b32 {{%r[0-9]+}}, [[PLACE]], 96;
 // The first step from zero, the others onto it, one group in flight.
 // CHECK: setp.ne.b32 add, 0, 0;
-// CHECK-NEXT: wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 {{.*}}, add, 1, 1, 0, 0;
+// CHECK-NEXT: wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 {[[FIRST:%r[0-9]+]], [[SECOND:%r[0-9]+]], {{.*}}, add, 1, 1, 0, 0;
 // CHECK-COUNT-7: wgmma.mma_async.sync.aligned.m64n256k16
 // CHECK: wgmma.wait_group.sync.aligned 1;
 // CHECK: wgmma.wait_group.sync.aligned 0;
-// CHECK: cvt.rn.bf16x2.f32
+// Of two columns the first is the lower half of a word (the last operand).
+// CHECK: cvt.rn.bf16x2.f32 {{%r[0-9]+}}, [[SECOND]], [[FIRST]];
 // CHECK: stmatrix.sync.aligned.m8n8.x4
 // CHECK: fence.proxy.async.shared::cta
 // CHECK: cp.async.bulk.tensor.2d.global.shared::cta
@@ -31,7 +36,11 @@
 // CHECK: elect.sync
 // CHECK: mbarrier.try_wait.parity
 // CHECK: mbarrier.arrive.expect_tx
-// CHECK-COUNT-2: cp.async.bulk.tensor.2d.shared::cluster.global
+// B lies behind the 128 lines of A.
+// CHECK: add.s32 {{%r[0-9]+}}, [[STAGE:%r[0-9]+]], 1024;
+// CHECK: cp.async.bulk.tensor.2d.shared::cluster.global
+// CHECK: add.s32 {{%r[0-9]+}}, [[STAGE]], 17408;
+// CHECK: cp.async.bulk.tensor.2d.shared::cluster.global
 // CHECK-NOT: .local
 func.func @weights_by_columns(%x: !x, %w: !x) -> !x {
   %0 = ts.dot %x, %w batch [] x [] contract [1] x [1] : !x, !x

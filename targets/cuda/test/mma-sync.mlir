@@ -12,12 +12,22 @@
 // CHECK-LABEL: .entry kernel0_0(
 // CHECK: cp.async.cg.shared.global
 // CHECK: cp.async.commit_group
+// A stage is read when all threads' copies are there. Of an access as many
+// bytes are copied as there are elements left, none where the depth has ended.
 // CHECK: cp.async.wait_group
-// CHECK: bar.sync
-// CHECK: cp.async.cg.shared.global
+// CHECK-NEXT: bar.sync
+// CHECK: max.s32 [[LEFT:%r[0-9]+]], {{%r[0-9]+}}, 0;
+// CHECK-NEXT: min.s32 [[SOME:%r[0-9]+]], [[LEFT]], 8;
+// CHECK-NEXT: shl.b32 [[BYTES:%r[0-9]+]], [[SOME]], 1;
+// CHECK: cp.async.cg.shared.global {{.*}}, 16, [[BYTES]];
 // CHECK: ldmatrix.sync.aligned.m8n8.x4.shared.b16
 // CHECK: mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32
+// The results lie where the ring was, once all threads have read it: 16 rows of
+// 72 floats a warp.
 // CHECK: cp.async.wait_all
+// CHECK-NEXT: bar.sync
+// CHECK-NEXT: mul.lo.s32 {{%r[0-9]+}}, {{%r[0-9]+}}, 4608;
+// CHECK: st.shared.v2.b32
 // CHECK: bar.warp.sync
 // CHECK: st.global.v4
 // CHECK-NOT: .local
@@ -31,6 +41,11 @@ func.func @weights_by_columns(%x: !x, %w: !x) -> !x {
 // TILE-LABEL: @kernel1_0(
 // TILE: tile.matmul {{.*}}algorithm = 3 {{.*}}b_transposed = 1
 // CHECK-LABEL: .entry kernel1_0(
+// A line of B is a depth: nothing is copied of one past the end.
+// CHECK: setp.gt.s32 [[INSIDE:%p[0-9]+]], [[DEPTHS:%r[0-9]+]], 0;
+// CHECK: selp.b32 [[BYTES:%r[0-9]+]], {{%r[0-9]+}}, 0, [[INSIDE]];
+// CHECK-NEXT: cp.async.cg.shared.global {{.*}}, 16, [[BYTES]];
+// CHECK: setp.gt.s32 {{%p[0-9]+}}, [[DEPTHS]], 32;
 // CHECK: ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16
 // CHECK: mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32
 func.func @weights_by_depth(%x: !h, %w: !h) -> !h {
@@ -48,6 +63,11 @@ func.func @weights_by_depth(%x: !h, %w: !h) -> !h {
 // TILE: tile.matmul {{.*}}a_copied = 1 {{.*}}a_transposed = 1 {{.*}}algorithm = 3 {{.*}}b_copied = 1 {{.*}}b_transposed = 1
 // CHECK-LABEL: .entry kernel2_0(
 // CHECK: mma.sync
+// The results' rows are 136 long, of which there are 200.
+// CHECK: setp.lt.s32 {{%p[0-9]+}}, {{%r[0-9]+}}, 136;
+// CHECK: setp.lt.s32 {{%p[0-9]+}}, [[ROW:%r[0-9]+]], 200;
+// CHECK: mul.wide.u32 {{%rd[0-9]+}}, [[ROW]], 136;
+// CHECK: st.global.v4.b32
 func.func @batch(%x: !a, %w: !b, %r: !z) -> (!y, !z) {
   %0 = ts.dot %x, %w batch [0] x [0] contract [1] x [1] : !a, !b
   %1 = ts.convert %0 : !y to !z
