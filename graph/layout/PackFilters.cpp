@@ -123,16 +123,22 @@ SmallVector<int64_t> orderInPlace(int64_t rank) {
   return order;
 }
 
-/// A kernel that writes the filter `[.., F]` in panels.
+/// The filter `[.., F]` in panels: a kernel's result, but for one full panel,
+/// which is the filter as it lies.
 Value makePanels(OpBuilder &b, Location loc, Value filter, int64_t panel) {
   int64_t rank = rankOf(filter);
   SmallVector<Dim> dims = dimsOf(filter);
   int64_t features = *dims.back().asConstant();
   int64_t panels = (features + panel - 1) / panel;
   Dim width = dims[0].like(panel), count = dims[0].like(panels);
+  SmallVector<Dim> made{count};
+  llvm::append_range(made, ArrayRef<Dim>(dims).drop_back());
+  made.push_back(width);
   TransposeOp first;
   if (features % panel == 0)
     first = onlyTranspose(filter);
+  if (features == panel && !first)
+    return makeReshape(b, loc, filter, made);
   Value from =
       first ? first->getParentOfType<KernelOp>().getInputs()[0] : filter;
   SmallVector<int64_t> order(rank);
@@ -150,9 +156,6 @@ Value makePanels(OpBuilder &b, Location loc, Value filter, int64_t panel) {
   bool pads = panels * panel != features;
   if (!pads)
     from = cut(from);
-  SmallVector<Dim> made{count};
-  llvm::append_range(made, ArrayRef<Dim>(dims).drop_back());
-  made.push_back(width);
   Type type = tensorType(b.getContext(), made, elementTypeOf(filter));
   auto kernel = KernelOp::create(b, loc, TypeRange(type), ValueRange(from),
                                  Hero::transpose, ArrayAttr(), StringAttr());

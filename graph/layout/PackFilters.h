@@ -10,7 +10,8 @@
 // packed at run time, by one pass over the filter. If a kernel that only
 // transposes makes the filter, that kernel writes the panels. Where the
 // features fill the panels, the packing kernel is a transpose, which has a
-// schedule of its own.
+// schedule of its own. One full panel is the filter as it lies: nothing is
+// written.
 //
 // A large filter that few output pixels read is not written first: it would
 // cross memory twice more for one use. The convolution reads it in torch's

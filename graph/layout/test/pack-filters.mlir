@@ -88,6 +88,24 @@ func.func @ten_features(%x: tensor<1x3x8x8xf32>, %w: tensor<10x3x3x3xf32>) -> te
   return %0 : tensor<1x10x6x6xf32>
 }
 
+// Features that fill one panel lie as the panel does.
+// CHECK-LABEL: @one_panel
+// CHECK: %[[PANEL:.*]] = ts.reshape %arg1 : tensor<3x3x8x32xf32> to tensor<1x3x3x8x32xf32>
+// CHECK-NOT: ts.kernel transpose
+// CHECK: ts.kernel conv (%{{.*}} = %arg0 : {{.*}}, %{{.*}} = %[[PANEL]] :
+func.func @one_panel(%x: tensor<1x8x8x8xf32>, %w: tensor<3x3x8x32xf32>) -> tensor<1x6x6x32xf32> {
+  %0 = ts.conv %x, %w strides [1, 1] dilations [1, 1] input_dilations [1, 1] low [#ts.dim<0>, #ts.dim<0>] high [#ts.dim<0>, #ts.dim<0>] {channels_last = true} : tensor<1x8x8x8xf32>, tensor<3x3x8x32xf32>
+  return %0 : tensor<1x6x6x32xf32>
+}
+
+// Two panels do not.
+// CHECK-LABEL: @two_panels
+// CHECK: ts.kernel transpose ({{.*}}) -> tensor<2x3x3x8x64xf32>
+func.func @two_panels(%x: tensor<1x8x8x8xf32>, %w: tensor<3x3x8x128xf32>) -> tensor<1x6x6x128xf32> {
+  %0 = ts.conv %x, %w strides [1, 1] dilations [1, 1] input_dilations [1, 1] low [#ts.dim<0>, #ts.dim<0>] high [#ts.dim<0>, #ts.dim<0>] {channels_last = true} : tensor<1x8x8x8xf32>, tensor<3x3x8x128xf32>
+  return %0 : tensor<1x6x6x128xf32>
+}
+
 // Constants are packed at compile time, depthwise filters not at all.
 // CHECK-LABEL: @depthwise
 // CHECK: ts.kernel transpose (%[[W:.*]] = %arg1 : tensor<16x1x3x3xf32>) -> tensor<3x3x1x16xf32>
