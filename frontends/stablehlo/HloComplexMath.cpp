@@ -156,15 +156,19 @@ C direction(HloNode &n, C x) {
           n.select(none, zero, n.div(x.im, size))};
 }
 
-/// exp(y log x); 0 to the power of 0 is 1, of what has a positive real part 0.
+/// exp(y log x); 0 to the power of 0 is 1, of a positive real number 0, of any
+/// other NaN.
 C power(HloNode &n, C x, C y) {
   C z = exponential(n, multiply(n, y, logarithm(n, x)));
   Value atZero = isZero(n, absolute(n, x));
   Value isOne = isZero(n, absolute(n, y));
   Value zero = n.scalarFor(z.re, 0);
-  Value re =
-      n.select(isOne, n.scalarFor(z.re, 1), n.select(atZero, zero, z.re));
-  return {re, n.select(n.binary<ts::OrOp>(isOne, atZero), zero, z.im)};
+  Value nan = n.scalarFor(z.re, std::numeric_limits<double>::quiet_NaN());
+  Value real = n.binary<ts::AndOp>(isZero(n, y.im),
+                                   n.compare(P::ge, y.re, zero));
+  Value ofZero = n.select(real, zero, nan);
+  return {n.select(isOne, n.scalarFor(z.re, 1), n.select(atZero, ofZero, z.re)),
+          n.select(isOne, zero, n.select(atZero, ofZero, z.im))};
 }
 
 //===----------------------------------------------------------------------===//

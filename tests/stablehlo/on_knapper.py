@@ -91,6 +91,8 @@ CASES = {
     "complex functions": (lambda z, w: (jnp.exp(z), jnp.log(z), jnp.sqrt(z), lax.rsqrt(z), jnp.sin(z), jnp.cos(z), jnp.tan(z), jnp.tanh(z),
                                         jnp.expm1(z * 1e-3), jnp.log1p(z * 1e-3), jnp.sign(z), z**w, z**2, lax.logistic(z)), Z, W),
     "complex edges": (lambda z: (jnp.sqrt(z), abs(z), z * 1j), np.array([0, -0.0 - 0j, -4, -4 - 0j, 3e38 + 3e38j, complex(np.inf, 1)], np.complex64)),
+    "complex powers of zero": (lambda z: (jnp.power(0, z), jnp.power(jnp.complex64(-0.0), z.real), jnp.power(z * 0, z), jnp.power(z, 0)),
+                               np.array([1 + 1j, -1 + 2j, 2, 0, -1, 3j, 0.5, 1e-3 + 0.1j, complex(0.0, -0.0), -2 - 1j], np.complex64)),
     "complex movement": (lambda z: (z.T, z[1:, ::2], z.reshape(10, 2), jnp.concatenate([z, z * 2]), jnp.pad(z, 1), z[::-1], z.sum(0), z.mean(),
                                     jnp.cumsum(z, 1), z[jnp.array([2, 0])], z.at[1].add(1j), lax.dynamic_slice(z, (1, 1), (2, 2))), Z),
     "complex products": (lambda z, w: (z @ w.T, z @ w.T.real, jnp.einsum("ij,ik->jk", z, w), z * jnp.arange(5)), Z, W),
