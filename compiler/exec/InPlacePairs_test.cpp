@@ -1,5 +1,6 @@
 // Which outputs may lie in an input's memory, by what instructions do.
 #include "compiler/exec/InPlacePairs.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 using namespace knapper;
@@ -112,6 +113,21 @@ TEST_F(Pairs, AnOutputPrefersWhatItUpdates) {
   step(0, {a}, x, {a});
   step(1, {b}, y, {b});
   EXPECT_EQ(found(), "0<0 1<1 ");
+}
+
+TEST_F(Pairs, OfVeryManyAnOutputHasThatAtItsPlaceAndFewMore) {
+  constexpr uint32_t count = 3000;
+  for (uint32_t i = 0; i < count; ++i)
+    uses.read(input(), 0);
+  for (uint32_t o = 0; o < count; ++o)
+    uses.write(output(), 1 + o);
+  std::vector<uint32_t> pairs(count), own(count);
+  for (fb::InPlace pair : uses.pairs(program)) {
+    ++pairs[pair.output()];
+    own[pair.output()] += pair.output() == pair.input();
+  }
+  EXPECT_THAT(pairs, testing::Each(testing::Le(64)));
+  EXPECT_THAT(own, testing::Each(1));
 }
 
 TEST_F(Pairs, AnUpdatedInputIsFreeForNoOtherOutput) {
