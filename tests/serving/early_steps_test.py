@@ -128,9 +128,11 @@ def test_guesses_of_the_device_are_compared(models, tmp_path, cache):  # noqa: F
     far = [dict(prompt=drawn_prompt(i, 9), max_tokens=60, temperature=1.0, top_p=0.9, seed=i, ignore_eos=True) for i in range(4)]
     near = greedy(4, tokens=60)
     result = with_and_without(flat, [far + near])
-    statistics = result["statistics"]
     assert [a["tokens"] for a in flat.run([far + near])["groups"][0]] == [a["tokens"] for a in result["groups"][0]]
-    assert 4 <= statistics["discarded"] <= 4 * (2 + 60 // 16)
+    assert result["statistics"]["discarded"] <= 4 * (2 + 60 // 16)
+    # One at a time: beside others a step is early only where all of them are guessed, and that depends on when each arrived.
+    alone = with_and_without(flat, [[request] for request in far])["statistics"]
+    assert 4 <= alone["discarded"] <= 4 * (2 + 60 // 16)
     # `min_p` that most logits are above reaches past it too: the token is right, and the host needs the row to know it.
     deep = [r | dict(top_p=1.0, min_p=0.01) for r in far]
     statistics = with_and_without(flat, [deep])["statistics"]

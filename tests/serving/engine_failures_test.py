@@ -153,7 +153,8 @@ def test_a_lost_device_fails_its_requests_and_the_engine_is_built_again(models, 
 def test_who_has_ended_before_a_step_hangs_hears_of_it(models):
     """The last token but one is sent while the last one's step runs; the step behind that hangs, with another request in it."""
     requests = [dict(prompt=drawn_prompt(i, 20), max_tokens=tokens, ignore_eos=True) for i, tokens in enumerate((80, 12))]
-    result = models("llama").run([[requests[0], requests[1] | dict(hang_at=11)]], faults=[""])
+    # The first event waits until both are submitted: the other one may not end before this one has begun.
+    result = models("llama").run([[requests[0], requests[1] | dict(hang_at=11)]], faults=[""], together=True)
     hung, ended = result["groups"][0]
     assert ended["finish"] == "length" and len(ended["tokens"]) == 12
     assert hung["finish"] == "error" and 0 < len(hung["tokens"]) < 80
