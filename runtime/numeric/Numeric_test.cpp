@@ -103,6 +103,14 @@ TEST(Special, PolynomialsAgreeWithTheirFormulas) {
   EXPECT_EQ(chebyshevW(-1.0, 3.0), -1);
   EXPECT_EQ(legendre(x, -2.0), 0);
   EXPECT_TRUE(std::isnan(hermiteH(0.5F, 129.0F)));
+  // Near a root, where steps in float would leave three digits.
+  for (float at : {-3.3279209F, 1.7320509F, 2.8569701F})
+    for (float degree : {3.0F, 5.0F, 6.0F, 9.0F})
+      EXPECT_EQ(hermiteHe(at, degree),
+                static_cast<float>(hermiteHe<double>(at, degree)));
+  // What overflows a float on the way is no number in the end, as in float.
+  EXPECT_TRUE(std::isinf(hermiteHe(100.0F, 20.0F)));
+  EXPECT_TRUE(std::isnan(hermiteHe(100.0F, 22.0F)));
 }
 
 TEST(Matrix, FactorisationsMultiplyBack) {

@@ -14,17 +14,24 @@ template <typename T> int64_t wholeOf(T degree) {
   return static_cast<int64_t>(std::fmin(degree, T(1e18)));
 }
 
+/// A step of a recurrence, infinite where T would overflow. Steps are taken in
+/// double, for differences of nearly equal numbers leave few digits of a float.
+template <typename T> double inRange(double step) {
+  T rounded = static_cast<T>(step);
+  return std::isinf(rounded) ? rounded : step;
+}
+
 /// The polynomial of degree n by P(k) = 2 y P(k-1) - P(k-2).
 template <typename T> T recurrence(T y, T first, int64_t n) {
-  T before = 1, now = first;
+  double before = 1, now = first, twice = 2.0 * y;
   if (n == 0)
-    return before;
+    return 1;
   for (int64_t k = 2; k <= n && !std::isnan(now); ++k) {
-    T next = (y + y) * now - before;
+    double next = inRange<T>(twice * now - before);
     before = now;
     now = next;
   }
-  return now;
+  return static_cast<T>(now);
 }
 
 enum class Kind { t, u, v, w };
@@ -103,13 +110,13 @@ template <typename T> T hermiteH(T x, T degree) {
     return 0;
   if (n > most<T>())
     return std::numeric_limits<T>::quiet_NaN();
-  T before = 1, now = x + x;
+  double twice = 2.0 * x, before = 1, now = inRange<T>(twice);
   for (int64_t k = 1; k < n; ++k) {
-    T next = (x + x) * now - T(2 * k) * before;
+    double next = inRange<T>(twice * now - 2.0 * k * before);
     before = now;
     now = next;
   }
-  return n == 0 ? T(1) : now;
+  return n == 0 ? T(1) : static_cast<T>(now);
 }
 
 template <typename T> T hermiteHe(T x, T degree) {
@@ -118,13 +125,13 @@ template <typename T> T hermiteHe(T x, T degree) {
     return 0;
   if (n > most<T>())
     return std::numeric_limits<T>::quiet_NaN();
-  T before = 1, now = x;
+  double before = 1, now = x;
   for (int64_t k = 1; k < n; ++k) {
-    T next = x * now - T(k) * before;
+    double next = inRange<T>(x * now - k * before);
     before = now;
     now = next;
   }
-  return n == 0 ? T(1) : now;
+  return n == 0 ? T(1) : static_cast<T>(now);
 }
 
 template <typename T> T laguerre(T x, T degree) {
@@ -133,13 +140,14 @@ template <typename T> T laguerre(T x, T degree) {
     return 0;
   if (n == 0 || x == 0)
     return 1;
-  T before = 1, now = 1 - x;
+  double before = 1, now = 1.0 - x;
   for (int64_t k = 1; k < n && !std::isnan(now); ++k) {
-    T next = (((k + k) + (1 - x)) * now - k * before) / (k + 1);
+    double next =
+        inRange<T>((((k + k) + (1.0 - x)) * now - k * before) / (k + 1));
     before = now;
     now = next;
   }
-  return now;
+  return static_cast<T>(now);
 }
 
 template <typename T> T legendre(T x, T degree) {
@@ -148,13 +156,13 @@ template <typename T> T legendre(T x, T degree) {
     return 0;
   if (std::fabs(x) == 1)
     return x > 0 || n % 2 == 0 ? 1 : -1;
-  T before = 1, now = x;
+  double before = 1, now = x;
   for (int64_t k = 1; k < n && !std::isnan(now); ++k) {
-    T next = ((k + k + 1) * x * now - k * before) / (k + 1);
+    double next = inRange<T>(((k + k + 1) * now * x - k * before) / (k + 1));
     before = now;
     now = next;
   }
-  return n == 0 ? T(1) : now;
+  return n == 0 ? T(1) : static_cast<T>(now);
 }
 
 template float chebyshevT(float, float);
