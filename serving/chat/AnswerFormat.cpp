@@ -2,7 +2,7 @@
 
 namespace knapper::serving {
 
-using Json = nlohmann::ordered_json;
+using Json = OrderedJson;
 
 namespace {
 

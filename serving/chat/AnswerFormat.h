@@ -2,7 +2,8 @@
 // its reasoning. Rows of data; the chat template says which ones apply.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include "serving/json/OrderedJson.h"
+
 #include <span>
 #include <string_view>
 
@@ -45,8 +46,7 @@ ReasoningState reasoningAfter(std::string_view prompt,
 /// The structure (xgrammar's structural tag) of an answer that calls. `tools`
 /// are functions as OpenAI's API has them. `forced`: nothing but calls, else a
 /// text with calls whose arguments follow the schemas of strict tools.
-nlohmann::ordered_json toolStructure(const ToolFormat &format,
-                                     const nlohmann::ordered_json &tools,
-                                     bool forced, bool parallel);
+OrderedJson toolStructure(const ToolFormat &format, const OrderedJson &tools,
+                          bool forced, bool parallel);
 
 } // namespace knapper::serving

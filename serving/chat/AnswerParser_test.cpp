@@ -17,9 +17,9 @@ const ToolFormat &formatOf(std::string_view name) {
 }
 
 const ToolSchemas tools = {
-    {"now", nlohmann::ordered_json::object()},
+    {"now", OrderedJson::object()},
     {"look",
-     nlohmann::ordered_json::parse(
+     OrderedJson::parse(
          R"({"properties": {"at": {"type": "string"}, "n": {"type": "integer"}}})")}};
 
 /// The pieces as one text, neighbours of one kind joined.

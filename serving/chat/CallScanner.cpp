@@ -3,7 +3,7 @@
 namespace knapper::serving {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Json = OrderedJson;
 using Kind = AnswerPiece::Kind;
 
 bool isSpace(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }

@@ -12,7 +12,7 @@
 namespace knapper::serving {
 
 /// The tools of a request: the JSON schemas of their parameters by name.
-using ToolSchemas = std::map<std::string, nlohmann::ordered_json>;
+using ToolSchemas = std::map<std::string, OrderedJson>;
 
 /// A part of an answer.
 struct AnswerPiece {

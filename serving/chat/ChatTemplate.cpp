@@ -9,7 +9,7 @@
 
 namespace knapper::serving {
 
-using Json = nlohmann::ordered_json;
+using Json = OrderedJson;
 
 struct ChatTemplate::Program {
   std::string source;
@@ -106,6 +106,8 @@ ChatTemplate::render(const Json &variables,
         chat.literal.push_back({begin, chat.text.size()});
     }
     return chat;
+  } catch (const std::bad_alloc &) { // the template refuses nothing
+    throw;
   } catch (const std::exception &error) {
     return userError("the chat template refuses the conversation: " +
                      reasonOf(error.what()));

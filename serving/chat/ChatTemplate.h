@@ -2,10 +2,10 @@
 #pragma once
 
 #include "runtime/base/Error.h"
+#include "serving/json/OrderedJson.h"
 #include "serving/tokenizer/AddedTokens.h"
 
 #include <memory>
-#include <nlohmann/json.hpp>
 
 namespace knapper::serving {
 
@@ -28,9 +28,10 @@ public:
   /// `variables` is an object (messages, tools, add_generation_prompt, ...):
   /// its texts are a user's, but for the roles of messages. `names` are the
   /// model's own (bos_token, ...). UserError where the template refuses the
-  /// conversation (raise_exception), fails or does too much.
+  /// conversation (raise_exception), fails or does too much; throws
+  /// std::bad_alloc where there is no memory.
   Expected<RenderedChat>
-  render(const nlohmann::ordered_json &variables,
+  render(const OrderedJson &variables,
          const std::map<std::string, std::string> &names) const;
 
 private:

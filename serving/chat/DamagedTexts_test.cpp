@@ -13,7 +13,7 @@
 namespace knapper::serving {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Json = OrderedJson;
 
 constexpr const char *bytePairs = R"({
   "added_tokens": [

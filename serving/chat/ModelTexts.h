@@ -28,10 +28,10 @@ public:
   /// them, `stopped` as Tokenizer::encode. UserError also where the folder has
   /// no template.
   Expected<ChatPrompt>
-  encodeChat(const nlohmann::ordered_json &variables,
+  encodeChat(const OrderedJson &variables,
              const std::function<bool()> &stopped = {}) const;
   /// The rendered conversation.
-  Expected<RenderedChat> render(const nlohmann::ordered_json &variables) const;
+  Expected<RenderedChat> render(const OrderedJson &variables) const;
   /// What the chat template says of its answers; null: nothing that is known.
   const ToolFormat *toolFormat() const { return tools; }
   const ReasoningFormat *reasoningFormat() const { return reasoning; }

@@ -61,6 +61,8 @@ EDITS = {
     "json.cpp": [('#include "ggml.h"', "#include <stdexcept>"), ("#define JSON_ASSERT GGML_ASSERT", '#define JSON_ASSERT(x) ((x) ? void() : throw std::runtime_error("damaged JSON"))')],
     "jinja/runtime.cpp": [
         ("        return execute_impl(ctx);", f"        {BUDGET}::Step step;\n        value made = execute_impl(ctx);\n        if (is_val<value_string>(made))\n            {BUDGET}::charge(made->val_str.length() + 64 * made->val_str.parts.size());\n        return made;"),
+        # A process without memory is no fault of the template.
+        ("    } catch (const not_implemented_exception & /* ex */) {\n", "    } catch (const std::bad_alloc &) {\n        throw;\n    } catch (const not_implemented_exception & /* ex */) {\n"),
         # The tables are copied for each name otherwise.
         ("    auto builtins = global_builtins();", "    const auto & builtins = global_builtins();"),
         ("    auto builtins = input->get_builtins();", "    const auto & builtins = input->get_builtins();"),
@@ -114,6 +116,9 @@ EDITS = {
         ("                indent.assign(val_width->as_int(), ' ');", f"                indent.assign({BUDGET}::width(val_width->as_int()), ' ');"),
         ("            if (old_str != new_str) {", "            if (!old_str.empty())\n                return mk_val<value_string>(knapper::serving::replaced(args.get_pos(0)->as_string(), old_str, args.get_pos(2)->as_string()));\n            if (old_str != new_str) {"),
         ("                    std::string new_res;\n                    new_res.reserve(", f"                    std::string new_res;\n                    {BUDGET}::charge(new_str.length() * (str.length() + 1));\n                    new_res.reserve("),
+        # What is no number, not what found no memory.
+        *((f"{made}\n{space}}} catch (...) {{", f"{made}\n{space}}} catch (const std::logic_error &) {{")
+          for made, space in (("mk_val<value_int>(std::stoll(s));", 20 * " "), ("mk_val<value_int>(std::stoi(str, nullptr, base));", 12 * " "), ("mk_val<value_float>(std::stod(str));", 12 * " "))),
         # The user's texts stay the user's, whatever they are joined with; any value is a text.
         ('            const std::string delim = val_delim->is_undefined() ? "" : val_delim->as_string().str();\n            std::string result;', "            const jinja::string delim = val_delim->is_undefined() ? jinja::string() : val_delim->as_string();\n            jinja::string result;"),
         ("                if (!is_val<value_string>(val_arr) && !is_val<value_int>(val_arr) && !is_val<value_float>(val_arr)) {\n                    throw raised_exception(\"join() can only join arrays of strings or numerics\");\n                }\n                result += val_arr->as_string().str();", f"                {BUDGET}::charge(delim.length() + 64);\n                if (!val_arr->is_undefined())\n                    result.append(val_arr->as_string());"),

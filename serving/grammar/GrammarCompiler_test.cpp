@@ -551,7 +551,7 @@ TEST(MaskWords, TheNextIsFound) {
 
 TEST(SchemaCheck, NamesTheKeywordAndItsPlace) {
   auto place = [](const char *schema) {
-    auto problem = checkSchema(nlohmann::ordered_json::parse(schema));
+    auto problem = checkSchema(OrderedJson::parse(schema));
     return problem ? problem->place : std::string("none");
   };
   EXPECT_EQ(

@@ -4,7 +4,7 @@
 
 namespace knapper::serving {
 
-using Json = nlohmann::ordered_json;
+using Json = OrderedJson;
 
 static bool isOf(const Json &schema, const char *type) {
   auto it = schema.find("type");

@@ -3,7 +3,7 @@
 #include "gtest/gtest.h"
 
 using namespace knapper::serving;
-using Json = nlohmann::ordered_json;
+using Json = OrderedJson;
 
 namespace {
 

@@ -7,7 +7,7 @@
 namespace knapper::serving {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Json = OrderedJson;
 using Problem = std::optional<SchemaProblem>;
 
 constexpr const char *invalid = "invalid_schema",

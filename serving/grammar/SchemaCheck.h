@@ -1,7 +1,8 @@
 // What a JSON schema asks for that no grammar of ours enforces.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include "serving/json/OrderedJson.h"
+
 #include <optional>
 #include <string>
 
@@ -15,6 +16,6 @@ struct SchemaProblem {
 
 /// The first keyword that would not be enforced, or that is not what it must
 /// be. Nothing: each text of the schema's grammar is valid by it.
-std::optional<SchemaProblem> checkSchema(const nlohmann::ordered_json &schema);
+std::optional<SchemaProblem> checkSchema(const OrderedJson &schema);
 
 } // namespace knapper::serving

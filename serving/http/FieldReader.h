@@ -2,10 +2,10 @@
 #pragma once
 
 #include "serving/http/ApiError.h"
+#include "serving/json/OrderedJson.h"
 
 #include <initializer_list>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -22,7 +22,7 @@ struct FieldRow {
 /// has no meaning. A field that is null counts as missing.
 class FieldReader {
 public:
-  using Json = nlohmann::ordered_json;
+  using Json = OrderedJson;
   FieldReader(const Json &object, std::string place = {})
       : object(object), place(std::move(place)) {}
 
@@ -61,7 +61,6 @@ std::string_view nearestName(std::string_view name,
                              const std::vector<FieldRow> &table);
 
 /// The JSON object of a body: UTF-8, at most 64 levels deep.
-std::optional<nlohmann::ordered_json> parseBody(const std::string &body,
-                                                ApiError &error);
+std::optional<OrderedJson> parseBody(const std::string &body, ApiError &error);
 
 } // namespace knapper::serving

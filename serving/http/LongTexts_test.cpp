@@ -130,9 +130,8 @@ protected:
 
 TEST_F(LongTexts, AFailedAllocationOfTheThreadFailsItsAnswerOnly) {
   auto served = service();
-  least = 1024; // the JSON library's destructors allocate small ones
   for (const char *path : {"/tokenize", "/v1/completions"})
-    for (int64_t many : {1, 3, 1000}) {
+    for (int64_t many : {1, 3, 30}) { // what must be told is tried each ms
       int64_t seen = 0, refused = 0;
       for (int64_t first = 0; first <= seen; ++first) {
         auto exchange = ask(path, R"(, "max_tokens": 2)");
@@ -154,6 +153,47 @@ TEST_F(LongTexts, AFailedAllocationOfTheThreadFailsItsAnswerOnly) {
       EXPECT_GT(refused, 2) << path;
       EXPECT_EQ(answer(*served, ask("/tokenize")).status, 200);
     }
+}
+
+TEST_F(LongTexts, WhatIsReadOfAChatMayFindNoMemory) {
+  write(
+      "tokenizer_config.json",
+      R"({"chat_template": "{% for m in messages %}<tool_call>{{ m.content }}{% for c in m.tool_calls %}{{ c.function.arguments.x }}{% endfor %}{% endfor %}"})");
+  auto loaded = ModelTexts::load(folder);
+  ASSERT_TRUE(loaded) << loaded.error().what;
+  ApiServiceOptions options;
+  options.textThreads = 1;
+  ApiService served(*engine, **loaded, options);
+  const std::string body =
+      R"({"max_tokens": 1, "logit_bias": {"0": 1.5}, "stop": ["b", ["c"][0]], "messages": [{"role": "user", "content": [{"type": "text", "text": ")" +
+      std::string(40'000, 'a') +
+      R"("}]}, {"role": "assistant", "tool_calls": [{"id": "1", "type": "function", "function": {"name": "f", "arguments": "{\"x\": {\"y\": [1, {}]}}"}}]}], )"
+      R"("tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {"x": {"type": "object"}}}}}]})";
+  auto exchange = [&](const std::string &text) {
+    return std::make_shared<LocalExchange>("/v1/chat/completions", text);
+  };
+  std::string good = body;
+  good.replace(good.find(R"(["c"][0])"), 8, R"("c")");
+  LocalExchange::Part part = answer(served, exchange(good));
+  ASSERT_EQ(part.status, 200) << part.text;
+  for (const std::string &text : {good, body}) {
+    int64_t seen = 0, refused = 0;
+    for (int64_t first = 0; first <= seen; ++first) {
+      auto asked = exchange(text);
+      allocations = 0;
+      failing = 1;
+      failAt = first;
+      part = answer(served, asked);
+      failAt = -1;
+      seen = allocations;
+      ASSERT_TRUE(part.status == 200 || part.status == 503 ||
+                  (part.status == 400 && text == body))
+          << part.text;
+      refused += part.status == 503;
+      EXPECT_EQ(served.active(), 0);
+    }
+    EXPECT_GT(refused, 30); // the second text ends at its stops
+  }
 }
 
 TEST_F(LongTexts, AFailedAllocationBeforeTheThreadLeavesNothingBehind) {

@@ -8,7 +8,7 @@
 #include <iostream>
 
 using namespace knapper::serving;
-using Json = nlohmann::ordered_json;
+using Json = OrderedJson;
 
 int main() {
   for (std::string line; std::getline(std::cin, line);) {
