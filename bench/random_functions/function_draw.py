@@ -6,7 +6,8 @@ import warnings
 
 import torch
 
-from random_functions.functions import FLOATS, INTS, Draw, Function, Input, Skip, bound
+from drawn.line_draw import Skip, first_of_attempts
+from random_functions.functions import FLOATS, INTS, Draw, Function, Input, bound
 from random_functions import rules, rules_more
 
 RULES = [*rules.RULES, *rules_more.RULES]
@@ -16,12 +17,7 @@ LAYOUTS = ("dense", "transposed", "gaps", "offset", "expanded", "channels last")
 
 
 def function(seed: str, number: int) -> Function:
-    for attempt in range(100):
-        try:
-            return _attempt(f"{seed}:{number}:{attempt}")
-        except Skip:
-            continue
-    raise AssertionError(f"no function for {seed}:{number}")
+    return first_of_attempts(_attempt, seed, number)
 
 
 def _inputs(d: Draw) -> dict[str, Input]:

@@ -2,34 +2,32 @@
 
 from __future__ import annotations
 
-import json
-import os
 import sys
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "python")]
 
+from drawn.answer_requests import answer_requests, own_output  # noqa: E402
+
 
 def main() -> None:
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what anybody prints is no answer
+    answers = own_output()
     from random_functions import function_check, function_draw, functions
 
+    def answer(request: dict[str, Any]) -> dict[str, Any]:
+        if "function" in request:
+            function = functions.Function.of(request["function"])
+        else:
+            function = function_draw.function(request["seed"], request["number"])
+        made = function_check.check(function)
+        if made["status"] in ("wrong", "error", "missing", "torch"):
+            made["function"] = functions.record(function)
+        return made
+
     function_check.quick()
-    for line in sys.stdin:
-        request = json.loads(line)
-        try:
-            if "function" in request:
-                function = functions.Function.of(request["function"])
-            else:
-                function = function_draw.function(request["seed"], request["number"])
-            answer = function_check.check(function)
-            if answer["status"] in ("wrong", "error", "missing", "torch"):
-                answer["function"] = functions.record(function)
-        except BaseException as error:  # noqa: BLE001
-            answer = {"status": "broken", "why": f"{type(error).__name__}: {error}"[:300]}
-        print(json.dumps(answer), file=answers, flush=True)
+    answer_requests(answers, answer)
 
 
 if __name__ == "__main__":

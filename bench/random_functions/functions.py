@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import linecache
-import random
 import re
 from collections.abc import Callable
 from typing import Any
 
 import torch
+
+from drawn.line_draw import LineDraw, Skip
 
 FLOATS = ("float32", "float64", "bfloat16", "float16")
 INTS = ("int64", "int32", "int16", "int8", "uint8")
@@ -152,29 +153,18 @@ def bound(line: str) -> list[str]:
     return re.findall(r"\bv\d+\b", left) if mark else []
 
 
-class Skip(Exception):
-    """What was drawn cannot be."""
-
-
-class Draw:
+class Draw(LineDraw):
     """A function in the making; every line has run."""
 
     def __init__(self, seed: str):
-        self.random = random.Random(seed)
+        super().__init__(seed)
         self.lines: list[str] = []
         self.values: dict[str, torch.Tensor] = {}  # of the first binding
         self.symbolic = False
         self.sizes: dict[str, int] = {}
 
-    def one(self, values: Any, weights: Any = None) -> Any:
-        return self.random.choices(list(values), weights)[0]
-
     def tensor(self, want: Callable[[torch.Tensor], bool] = lambda t: True) -> str:
-        """A value's name, a late one more often."""
-        names = [name for name, value in self.values.items() if want(value)]
-        if not names:
-            raise Skip
-        return self.one(names, range(2, len(names) + 2))
+        return self.any(want)
 
     def float(self, rank: int = 0) -> str:
         return self.tensor(lambda t: t.is_floating_point() and t.dim() >= rank)
@@ -188,18 +178,8 @@ class Draw:
     def bool(self) -> str:
         return self.tensor(lambda t: t.dtype == torch.bool)
 
-    def ranked(self, rank: int) -> str:
-        return self.tensor(lambda t: t.dim() >= rank)
-
     def like(self, name: str, want: Callable[[torch.Tensor], bool] = lambda t: True) -> str:
-        """A value that broadcasts with another."""
-        shape = self.values[name].shape
-
-        def fits(t: torch.Tensor) -> bool:
-            pairs = zip(reversed(t.shape), reversed(shape))
-            return want(t) and all(a == b or 1 in (a, b) for a, b in pairs)
-
-        return self.tensor(fits)
+        return self.broadcast(name, want)
 
     def dim(self, name: str) -> int:
         rank = self.values[name].dim()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from random_functions.functions import FLOATS, INTS, Draw, Skip
+from drawn.line_draw import Skip
+from random_functions.functions import FLOATS, INTS, Draw
 
 UNARY = (
     "abs ceil floor round trunc frac neg sign sgn exp exp2 expm1 log log1p log2 log10 sqrt rsqrt square reciprocal "

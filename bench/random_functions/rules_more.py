@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from random_functions.functions import FLOATS, Draw, Skip
+from drawn.line_draw import Skip
+from random_functions.functions import FLOATS, Draw
 
 
 def sizes(d: Draw) -> str:

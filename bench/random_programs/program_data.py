@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import linecache
-import random
 import re
 from collections.abc import Callable
 from typing import Any
@@ -13,6 +12,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+
+from drawn.line_draw import LineDraw, Skip
 
 FLOATS = ("float32", "bfloat16", "float16", "float64")
 INTS = ("int32", "int8", "uint8", "int16", "uint32", "int64")
@@ -174,27 +175,13 @@ def record(program: Program) -> dict[str, Any]:
     return dataclasses.asdict(program)
 
 
-class Skip(Exception):
-    """What was drawn cannot be."""
-
-
-class Draw:
+class Draw(LineDraw):
     """A program in the making; `values` has shape and dtype of each name."""
 
     def __init__(self, seed: str):
-        self.random = random.Random(seed)
+        super().__init__(seed)
         self.values: dict[str, jax.ShapeDtypeStruct] = {}
         self.x64 = False
-
-    def one(self, values: Any, weights: Any = None) -> Any:
-        return self.random.choices(list(values), weights)[0]
-
-    def any(self, want: Callable[[Any], bool] = lambda t: True) -> str:
-        """A value's name, a late one more often."""
-        names = [name for name, value in self.values.items() if want(value)]
-        if not names:
-            raise Skip
-        return self.one(names, range(2, len(names) + 2))
 
     def kind(self, name: str) -> str:
         return kind(self.values[name])
@@ -217,13 +204,8 @@ class Draw:
     def bool(self) -> str:
         return self.any(lambda t: kind(t) == "b")
 
-    def ranked(self, rank: int) -> str:
-        return self.any(lambda t: len(t.shape) >= rank)
-
     def like(self, name: str, kinds: str = "fi") -> str:
-        """A value that broadcasts with another."""
-        shape = self.values[name].shape
-        return self.any(lambda t: kind(t) in kinds and all(a == b or 1 in (a, b) for a, b in zip(reversed(t.shape), reversed(shape))))
+        return self.broadcast(name, lambda t: kind(t) in kinds)
 
     def shape(self, name: str) -> tuple[int, ...]:
         return self.values[name].shape

@@ -8,8 +8,9 @@ from typing import Any
 import jax
 import numpy as np
 
+from drawn.line_draw import Skip, first_of_attempts
 from random_programs import program_rules, program_rules_more
-from random_programs.program_data import FLOATS, INTS, TRANSFORMS, Draw, Input, Program, Skip, bound, uses
+from random_programs.program_data import FLOATS, INTS, TRANSFORMS, Draw, Input, Program, bound, uses
 
 RULES = [*program_rules.RULES, *program_rules_more.RULES]
 SIZES = (1, 2, 3, 4, 5, 7, 8, 13, 16, 17, 31, 0)
@@ -17,12 +18,7 @@ LARGEST = 6000  # elements of a value
 
 
 def program(seed: str, number: int) -> Program:
-    for attempt in range(100):
-        try:
-            return _attempt(f"{seed}:{number}:{attempt}")
-        except Skip:
-            continue
-    raise AssertionError(f"no program for {seed}:{number}")
+    return first_of_attempts(_attempt, seed, number)
 
 
 def _inputs(d: Draw) -> dict[str, Input]:

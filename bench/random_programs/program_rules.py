@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from random_programs.program_data import FLOATS, INTS, Draw, Skip
+from drawn.line_draw import Skip
+from random_programs.program_data import FLOATS, INTS, Draw
 
 Rule = Callable[[Draw], str]
 

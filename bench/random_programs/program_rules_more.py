@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from random_programs.program_data import Draw, Skip
+from drawn.line_draw import Skip
+from random_programs.program_data import Draw
 from random_programs.program_rules import Rule
 
 
