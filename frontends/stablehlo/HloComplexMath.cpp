@@ -29,13 +29,19 @@ C multiply(HloNode &n, C x, C y) {
           n.add(n.mul(x.re, y.im), n.mul(x.im, y.re))};
 }
 
-/// By the larger part of the divisor.
+/// By the larger part of the divisor; each part by a zero. Of a divisor with
+/// two infinite parts the quotient of finite numbers is 0.
 C divide(HloNode &n, C x, C y) {
   Value byReal = n.compare(P::ge, positive(n, y.re), positive(n, y.im));
   Value large = n.select(byReal, y.re, y.im),
         small = n.select(byReal, y.im, y.re);
-  Value ratio = n.div(small, large);
-  Value divisor = n.add(large, n.mul(small, ratio));
+  Value none = n.binary<ts::AndOp>(isZero(n, large), isZero(n, small));
+  Value zero = n.scalarFor(large, 0), one = n.scalarFor(large, 1);
+  Value both =
+      n.compare(P::eq, positive(n, small), n.scalarFor(small, infinity));
+  Value ratio = n.select(none, zero, n.select(both, one, n.div(small, large)));
+  Value divisor = n.select(n.binary<ts::OrOp>(none, both), large,
+                           n.add(large, n.mul(small, ratio)));
   Value first = n.select(byReal, x.re, x.im),
         second = n.select(byReal, x.im, x.re);
   Value re = n.div(n.add(first, n.mul(second, ratio)), divisor);
@@ -125,10 +131,15 @@ C cosine(HloNode &n, C x) {
           negative(n, n.mul(n.make<ts::SinOp>(x.re), h.sine))};
 }
 
-/// (tanh a + i tan b) / (1 + i tanh a tan b)
+/// (tanh a + i tan b) / (1 + i tanh a tan b). Of an infinite a 1 or -1,
+/// whatever b is; a real number stays one.
 C hyperbolicTangent(HloNode &n, C x) {
   Value t = n.make<ts::TanhOp>(x.re), u = n.make<ts::TanOp>(x.im);
-  return divide(n, {t, u}, {oneLike(n, t), n.mul(t, u)});
+  C z = divide(n, {t, u}, {oneLike(n, t), n.mul(t, u)});
+  Value unbounded =
+      n.compare(P::eq, positive(n, x.re), n.scalarFor(x.re, infinity));
+  Value im = n.select(unbounded, n.scalarFor(t, 0), z.im);
+  return {n.select(unbounded, t, z.re), n.select(isZero(n, x.im), x.im, im)};
 }
 
 C tangent(HloNode &n, C x) {
@@ -164,8 +175,8 @@ C power(HloNode &n, C x, C y) {
   Value isOne = isZero(n, absolute(n, y));
   Value zero = n.scalarFor(z.re, 0);
   Value nan = n.scalarFor(z.re, std::numeric_limits<double>::quiet_NaN());
-  Value real = n.binary<ts::AndOp>(isZero(n, y.im),
-                                   n.compare(P::ge, y.re, zero));
+  Value real =
+      n.binary<ts::AndOp>(isZero(n, y.im), n.compare(P::ge, y.re, zero));
   Value ofZero = n.select(real, zero, nan);
   return {n.select(isOne, n.scalarFor(z.re, 1), n.select(atZero, ofZero, z.re)),
           n.select(isOne, zero, n.select(atZero, ofZero, z.im))};
