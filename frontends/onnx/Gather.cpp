@@ -130,9 +130,10 @@ LogicalResult importOneHot(Node &n) {
   if (!depth)
     return failure();
   if (depth->size() != 1 || ts::rankOf(n[2]) != 1 ||
-      !ts::dimOf(n[2], 0).isConstant(2))
+      ts::dimOf(n[2], 0).asConstant().value_or(2) != 2)
     return n.fail("depth must be one number and values two",
                   "give values [off, on]");
+  Value values = n.castDims(n[2], {n.dim(2)});
   SmallVector<Dim> dims = ts::dimsOf(n[0]);
   auto rank = static_cast<int64_t>(dims.size());
   int64_t axis = n.axis("axis", -1, rank + 1);
@@ -149,7 +150,7 @@ LogicalResult importOneHot(Node &n) {
       n.add(index, n.sizeScalar(depth->front(), i64)), index);
   Value hit = n.compare(ts::ComparePredicate::eq, position, wrapped);
   auto value = [&](int64_t i) {
-    return n.reshape(n.sliceDim(n[2], 0, n.dim(i), n.dim(1)), {});
+    return n.reshape(n.sliceDim(values, 0, n.dim(i), n.dim(1)), {});
   };
   return n.out(n.select(hit, value(1), value(0)));
 }

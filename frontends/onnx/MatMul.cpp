@@ -207,7 +207,7 @@ LogicalResult importEinsum(Node &n) {
   // An ellipsis becomes labels '0', '1', ... counted from the right.
   size_t broadcastRank = 0;
   SmallVector<Labelled> operands;
-  std::map<char, int> uses;
+  std::map<char, int> uses, written; ///< operands; places in the equation
   for (auto [i, term] : llvm::enumerate(terms)) {
     std::string labels;
     int64_t rank = ts::rankOf(n[i]);
@@ -231,6 +231,8 @@ LogicalResult importEinsum(Node &n) {
       return n.fail("term '" + term + "' does not fit the shape " +
                         ts::shapeText(n[i].getType()),
                     "give a label a dim");
+    for (char c : labels)
+      ++written[c];
     Labelled operand{n[i], labels};
     for (size_t a = 0; a < operand.labels.size(); ++a)
       for (size_t b; (b = operand.labels.find(operand.labels[a], a + 1)) !=
@@ -257,7 +259,7 @@ LogicalResult importEinsum(Node &n) {
         result += right[at];
       }
   } else {
-    for (auto [label, count] : uses)
+    for (auto [label, count] : written)
       if (llvm::isAlpha(label) && count == 1)
         result += label;
   }

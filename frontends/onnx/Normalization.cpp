@@ -40,19 +40,22 @@ LogicalResult importLayerNormalization(Node &n) {
     return failure();
   if (!n.wants(1) && !n.wants(2))
     return mlir::success();
-  // The statistics, in f32 as stash_type says.
+  // The statistics, computed no less exactly than in f32, and given in f32 as
+  // stash_type says.
   Value x = n[0];
+  Type f32 = n.b.getF32Type();
   if (ts::elementTypeOf(x).getIntOrFloatBitWidth() < 32)
-    x = n.convert(x, n.b.getF32Type());
+    x = n.convert(x, f32);
   auto axes = llvm::to_vector(llvm::seq<int64_t>(axis, rank));
   Value mean = n.mean(x, axes, true);
-  if (n.wants(1) && failed(n.out(mean, 1)))
+  if (n.wants(1) && failed(n.out(n.convert(mean, f32), 1)))
     return failure();
   if (!n.wants(2))
     return mlir::success();
   Value centred = n.sub(x, mean);
-  return n.out(rsqrtOf(n, n.mean(n.mul(centred, centred), axes, true), epsilon),
-               2);
+  Value deviation =
+      rsqrtOf(n, n.mean(n.mul(centred, centred), axes, true), epsilon);
+  return n.out(n.convert(deviation, f32), 2);
 }
 
 LogicalResult importRmsNormalization(Node &n) {
@@ -69,14 +72,14 @@ Value perChannel(Node &n, Value value, ArrayRef<Dim> dims) {
 }
 
 /// y = x * s + (bias - mean * s), s = scale / sqrt(variance + epsilon)
-Value batchNorm(Node &n, Value mean, Value variance) {
-  SmallVector<Dim> dims = ts::dimsOf(n[0]);
-  Type element = ts::elementTypeOf(n[0]), fine = ts::elementTypeOf(variance);
+Value batchNorm(Node &n, Value x, Value mean, Value variance) {
+  SmallVector<Dim> dims = ts::dimsOf(x);
+  Type element = ts::elementTypeOf(x), fine = ts::elementTypeOf(variance);
   Value factor = n.mul(n.convert(n[1], fine),
                        rsqrtOf(n, variance, n.real("epsilon", 1e-5)));
   Value shift =
       n.sub(n.convert(n[2], fine), n.mul(n.convert(mean, fine), factor));
-  return n.add(n.mul(n[0], perChannel(n, n.convert(factor, element), dims)),
+  return n.add(n.mul(x, perChannel(n, n.convert(factor, element), dims)),
                perChannel(n, n.convert(shift, element), dims));
 }
 
@@ -94,7 +97,7 @@ LogicalResult batchNormTraining(Node &n) {
     return failure();
   Value centred = n.sub(x, perChannel(n, mean, dims));
   Value variance = n.mean(n.mul(centred, centred), axes, false);
-  if (failed(n.out(batchNorm(n, mean, variance))))
+  if (failed(n.out(batchNorm(n, n[0], mean, variance))))
     return failure();
   double momentum = n.real("momentum", 0.9);
   Value batch[] = {mean, variance};
@@ -114,10 +117,6 @@ LogicalResult batchNormTraining(Node &n) {
 }
 
 LogicalResult importBatchNormalization(Node &n) {
-  if (ts::rankOf(n[0]) < 2)
-    return n.fail("needs a batch and a channel dim, has " +
-                      ts::shapeText(n[0].getType()),
-                  "give an input of rank 2 or more");
   if (!n.flag("spatial", true))
     return n.unsupported("statistics of each position (spatial 0)");
   for (unsigned i = 1; i < 5; ++i)
@@ -128,7 +127,17 @@ LogicalResult importBatchNormalization(Node &n) {
                   : n.opset >= 7
                       ? n.wants(1) || n.wants(2) || n.wants(3) || n.wants(4)
                       : !n.flag("is_test", false);
-  return training ? batchNormTraining(n) : n.out(batchNorm(n, n[3], n[4]));
+  if (ts::rankOf(n[0]) < (training ? 2 : 1))
+    return n.fail("needs a batch and a channel dim, has " +
+                      ts::shapeText(n[0].getType()),
+                  "give an input of rank 2 or more");
+  if (training)
+    return batchNormTraining(n);
+  if (ts::rankOf(n[0]) > 1)
+    return n.out(batchNorm(n, n[0], n[3], n[4]));
+  Dim batch = ts::dimOf(n[0], 0); // of one channel
+  Value x = n.reshape(n[0], {batch, n.dim(1)});
+  return n.out(n.reshape(batchNorm(n, x, n[3], n[4]), {batch}));
 }
 
 /// Normalises rows of a [rows, count] view; the count may be symbolic.
@@ -157,6 +166,11 @@ LogicalResult importGroupNormalization(Node &n) {
   if (dims.size() < 2 || groups < 1)
     return n.fail("needs a channel dim and num_groups",
                   "correct the input or the attribute");
+  Value x = n[0];
+  if (!dims[1].asConstant() && !dims[1].exactDiv(n.dim(groups))) {
+    dims[1] = dims[1].floorDiv(n.dim(groups)) * groups; // checked by the run
+    x = n.castDims(x, dims);
+  }
   std::optional<Dim> channels = dims[1].exactDiv(n.dim(groups));
   if (!channels)
     return n.fail(dims[1].str() + " channels do not divide into " +
@@ -165,7 +179,7 @@ LogicalResult importGroupNormalization(Node &n) {
   Dim count = *channels * ts::product(n.importer.context,
                                       ArrayRef<Dim>(dims).drop_front(2));
   Value y = n.reshape(
-      normalizeRows(n, n[0], dims[0] * groups, count, n.real("epsilon", 1e-5)),
+      normalizeRows(n, x, dims[0] * groups, count, n.real("epsilon", 1e-5)),
       dims);
   // Opset 18 gave a value a group, 21 a value a channel.
   auto spread = [&](Value value) -> Value {

@@ -39,6 +39,7 @@ std::vector<double> weightsOf(const ResizeSettings &s, double ratio,
     bool right = ratio == 1                          ? true
                  : s.nearest == "round_prefer_floor" ? ratio > 0.5
                  : s.nearest == "round_prefer_ceil"  ? ratio >= 0.5
+                 : s.ceilToShrink && scale < 1      ? true
                                                      : s.nearest == "ceil";
     return {right ? 0.0 : 1.0, right ? 1.0 : 0.0};
   }
@@ -364,6 +365,21 @@ LogicalResult importResize(Node &n) {
   s.antialias = n.flag("antialias", false);
   if (s.mode != "nearest" && s.mode != "linear" && s.mode != "cubic")
     return n.fail("mode is '" + s.mode + "'", "use nearest, linear or cubic");
+  constexpr StringLiteral coordinates[] = {
+      "half_pixel",         "half_pixel_symmetric", "pytorch_half_pixel",
+      "align_corners",      "asymmetric",           "tf_half_pixel_for_nn",
+      "tf_crop_and_resize",
+  };
+  if (!llvm::is_contained(coordinates, s.coordinates))
+    return n.fail("coordinate_transformation_mode is '" + s.coordinates + "'",
+                  "use half_pixel, pytorch_half_pixel, align_corners, "
+                  "asymmetric, half_pixel_symmetric, tf_half_pixel_for_nn or "
+                  "tf_crop_and_resize");
+  constexpr StringLiteral roundings[] = {"round_prefer_floor",
+                                         "round_prefer_ceil", "floor", "ceil"};
+  if (!llvm::is_contained(roundings, s.nearest))
+    return n.fail("nearest_mode is '" + s.nearest + "'",
+                  "use round_prefer_floor, round_prefer_ceil, floor or ceil");
   int64_t rank = ts::rankOf(n[0]);
   SmallVector<int64_t> axes = n.axesOrAll(rank);
   SmallVector<double> scales, roi;
@@ -408,7 +424,9 @@ LogicalResult importResize(Node &n) {
   return resize(n, s, axes, scales, sizes, roi);
 }
 
-/// Resize of opset 10, and Upsample: nearest rounds down, coordinates scale.
+/// Resize of opset 10, and Upsample: coordinates scale. How nearest rounds is
+/// not specified; ONNX's tests of that opset round down where a dim grows and up
+/// where it shrinks.
 LogicalResult importOldResize(Node &n) {
   ResizeSettings s;
   s.mode = n.text("mode", "nearest");
@@ -418,6 +436,7 @@ LogicalResult importOldResize(Node &n) {
     return n.fail("mode is '" + s.mode + "'", "use nearest or linear");
   s.coordinates = "asymmetric";
   s.nearest = "floor";
+  s.ceilToShrink = true;
   SmallVector<double> scales = n.reals("scales");
   auto axes = llvm::to_vector(llvm::seq<int64_t>(0, ts::rankOf(n[0])));
   if (n.has(1) && !n[1].getDefiningOp<ts::ConstantOp>())

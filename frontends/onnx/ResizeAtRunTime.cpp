@@ -128,6 +128,10 @@ Value resizeSymbolicDim(Node &n, Value x, int64_t axis, const ResizeSettings &s,
     return n.make<ts::GatherOp>(x, n.convert(inside, i64), uint64_t(axis));
   };
   if (s.mode == "nearest") {
+    if (s.ceilToShrink)
+      return element(n.select(
+          n.compare(P::lt, how.scale.to.value, how.scale.from.value),
+          n.make<ts::CeilOp>(at), n.make<ts::FloorOp>(at)));
     if (s.nearest == "floor")
       return element(n.make<ts::FloorOp>(at));
     if (s.nearest == "ceil")

@@ -15,6 +15,7 @@ struct ResizeSettings {
   std::string mode, coordinates, nearest;
   double cubic = -0.75, extrapolation = 0;
   bool excludeOutside = false, antialias = false;
+  bool ceilToShrink = false; ///< nearest rounds up where a dim becomes shorter
 };
 
 /// Output over input length, as two numbers that are integers where the sizes
@@ -48,6 +49,8 @@ Positions<Number> positionsOf(llvm::StringRef coordinates, Number in,
   if (coordinates == "align_corners") {
     p.factor = last * whole, p.offset = zero, p.divisor = lastResized;
     p.alone = zero;
+  } else if (coordinates == "tf_half_pixel_for_nn") {
+    p.offset = from;
   } else if (coordinates == "asymmetric") {
     p.factor = from, p.offset = zero, p.divisor = to;
   } else if (coordinates == "tf_crop_and_resize") {

@@ -404,6 +404,16 @@ LogicalResult importTile(Node &n) {
   return n.out(n.reshape(n.broadcastAt(n[0], at, wide), result));
 }
 
+/// The dims with `axes` as multiples of `of` where only a run knows that they
+/// are.
+SmallVector<Dim> wholeBlocks(SmallVector<Dim> dims, ArrayRef<int64_t> axes,
+                             Dim of) {
+  for (int64_t axis : axes)
+    if (!dims[axis].asConstant() && !dims[axis].exactDiv(of))
+      dims[axis] = dims[axis].floorDiv(of) * of;
+  return dims;
+}
+
 /// Splits the channel dim by the block, and moves the parts beside height and
 /// width; the reverse for SpaceToDepth.
 LogicalResult importDepthToSpace(Node &n) {
@@ -412,14 +422,15 @@ LogicalResult importDepthToSpace(Node &n) {
     return n.fail("needs a 4-D input and a positive blocksize",
                   "correct the input or the attribute");
   SmallVector<Dim> d = ts::dimsOf(n[0]);
+  Value x = n.castDims(n[0], d = wholeBlocks(d, {1}, n.dim(block * block)));
   std::optional<Dim> channels = d[1].exactDiv(n.dim(block * block));
   if (!channels)
     return n.fail(d[1].str() + " channels do not divide by blocksize squared",
                   "correct the blocksize");
   Dim s = n.dim(block);
   bool crd = n.text("mode", "DCR") == "CRD";
-  Value split = crd ? n.reshape(n[0], {d[0], *channels, s, s, d[2], d[3]})
-                    : n.reshape(n[0], {d[0], s, s, *channels, d[2], d[3]});
+  Value split = crd ? n.reshape(x, {d[0], *channels, s, s, d[2], d[3]})
+                    : n.reshape(x, {d[0], s, s, *channels, d[2], d[3]});
   Value moved = crd ? n.transpose(split, {0, 1, 4, 2, 5, 3})
                     : n.transpose(split, {0, 3, 4, 1, 5, 2});
   return n.out(n.reshape(moved, {d[0], *channels, d[2] * s, d[3] * s}));
@@ -432,12 +443,13 @@ LogicalResult importSpaceToDepth(Node &n) {
                   "correct the input or the attribute");
   SmallVector<Dim> d = ts::dimsOf(n[0]);
   Dim s = n.dim(block);
+  Value x = n.castDims(n[0], d = wholeBlocks(d, {2, 3}, s));
   std::optional<Dim> height = d[2].exactDiv(s), width = d[3].exactDiv(s);
   if (!height || !width)
     return n.fail(ts::shapeText(n[0].getType()) +
                       " does not divide by the blocksize",
                   "correct the blocksize");
-  Value split = n.reshape(n[0], {d[0], d[1], *height, s, *width, s});
+  Value split = n.reshape(x, {d[0], d[1], *height, s, *width, s});
   bool crd = n.text("mode", "DCR") == "CRD";
   Value moved = crd ? n.transpose(split, {0, 1, 3, 5, 2, 4})
                     : n.transpose(split, {0, 3, 5, 1, 2, 4});

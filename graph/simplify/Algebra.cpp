@@ -1,6 +1,7 @@
 // Neutral elements, powers, known comparisons. Floats: x + 0 drops the sign of
 // a negative zero; x * 0 stays (NaN, infinities).
 #include "graph/simplify/Match.h"
+#include "graph/simplify/Sign.h"
 #include "graph/simplify/Simplify.h"
 
 using namespace mlir;
@@ -78,6 +79,26 @@ static LogicalResult simplifyDiv(DivOp op, PatternRewriter &rewriter) {
   return success();
 }
 
+/// pow(x, 1/2) or pow(x, -1/2). Unlike roots, powers of -0 and of -infinity are
+/// those of +0 and of infinity.
+static Value halfPower(PatternRewriter &rewriter, PowOp op, bool reciprocal) {
+  Value x = op.getLhs();
+  Location loc = op.getLoc();
+  Value root = reciprocal ? RsqrtOp::create(rewriter, loc, x).getResult()
+                          : SqrtOp::create(rewriter, loc, x).getResult();
+  if (isNeverNegative(x))
+    return root;
+  auto type = cast<RankedTensorType>(op.getType());
+  auto number = [&](double value) {
+    return makeSplat(rewriter, loc, type, value);
+  };
+  Value isLeast = CompareOp::create(rewriter, loc, ComparePredicate::eq, x,
+                                    number(-INFINITY));
+  return SelectOp::create(rewriter, loc, isLeast,
+                          number(reciprocal ? 0 : INFINITY),
+                          AbsOp::create(rewriter, loc, root));
+}
+
 /// Small powers as products: at most one rounding more than a correctly
 /// rounded power.
 static LogicalResult simplifyPow(PowOp op, PatternRewriter &rewriter) {
@@ -96,10 +117,8 @@ static LogicalResult simplifyPow(PowOp op, PatternRewriter &rewriter) {
   }
   if (!isFloat(op))
     return failure();
-  if (*exponent == 0.5)
-    rewriter.replaceOpWithNewOp<SqrtOp>(op, x);
-  else if (*exponent == -0.5)
-    rewriter.replaceOpWithNewOp<RsqrtOp>(op, x);
+  if (*exponent == 0.5 || *exponent == -0.5)
+    rewriter.replaceOp(op, halfPower(rewriter, op, *exponent < 0));
   else if (*exponent == -1)
     rewriter.replaceOpWithNewOp<DivOp>(
         op,

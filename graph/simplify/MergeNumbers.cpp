@@ -21,7 +21,9 @@ static std::optional<double> combine(Type type, double a, double b,
     bool inexact;
     product.convert(floating.getFloatSemantics(), APFloat::rmNearestTiesToEven,
                     &inexact);
-    if (!isProduct || !product.isNormal())
+    bool grow = std::abs(a) >= 1 && std::abs(b) >= 1,
+         shrink = std::abs(a) <= 1 && std::abs(b) <= 1;
+    if (!isProduct || !product.isNormal() || !(grow || shrink))
       return std::nullopt;
     return a * b;
   }

@@ -7,8 +7,9 @@
 // inner result.
 //
 // Numerics: integers wrap, so they keep every bit. Of a float product a * b is
-// rounded instead of x * a; it must be a normal number of the element type, so
-// that nothing overflows or vanishes that did not before. Float sums stay:
+// rounded instead of x * a. It must be a normal number of the element type, and
+// neither of a and b may undo what the other did to large or small x: both are
+// at least 1, or both at most 1 (2e38 * 2 / 2 is infinite). Float sums stay:
 // (x + a) - a is how a graph rounds.
 //
 // Comes after find-composites, whose patterns look for the single numbers.

@@ -4,22 +4,36 @@
 
 // A chain of factors, on either side, whole or broadcast, is one factor.
 // CHECK-LABEL: @factors
-// CHECK: %[[C:.*]] = ts.constant dense<3.000000e+00> : tensor<f32>
+// CHECK: %[[C:.*]] = ts.constant dense<9.000000e+00> : tensor<f32>
 // CHECK: %[[B:.*]] = ts.broadcast %[[C]] [] : tensor<f32> to tensor<?x8xf32
 // CHECK: %[[R:.*]] = ts.mul %arg0, %[[B]]
 // CHECK-NOT: ts.mul
 // CHECK: return %[[R]]
 func.func @factors(%x: !x) -> !x {
-  %half = ts.constant dense<0.5> : tensor<f32>
+  %more = ts.constant dense<1.5> : tensor<f32>
   %three = ts.constant dense<3.0> : tensor<8xf32>
   %two = ts.constant dense<2.0> : tensor<f32>
-  %a = ts.broadcast %half [] : tensor<f32> to !x
+  %a = ts.broadcast %more [] : tensor<f32> to !x
   %b = ts.broadcast %three [1] : tensor<8xf32> to !x
   %c = ts.broadcast %two [] : tensor<f32> to !x
   %0 = ts.mul %x, %a : !x
   %1 = ts.mul %b, %0 : !x
   %2 = ts.mul %1, %c : !x
   return %2 : !x
+}
+
+// What the first factor loses, the second does not give back: 2e38 * 2 / 2 is
+// infinite.
+// CHECK-LABEL: @undone
+// CHECK-COUNT-2: ts.mul
+// CHECK-NOT: ts.mul
+// CHECK: return
+func.func @undone(%x: tensor<8xf32>) -> tensor<8xf32> {
+  %two = ts.constant dense<2.0> : tensor<8xf32>
+  %half = ts.constant dense<0.5> : tensor<8xf32>
+  %0 = ts.mul %x, %two : tensor<8xf32>
+  %1 = ts.mul %0, %half : tensor<8xf32>
+  return %1 : tensor<8xf32>
 }
 
 // Sums of integers wrap, as they did: 100 + 100 is -56 in i8, 200 in ui8.

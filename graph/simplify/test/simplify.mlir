@@ -16,6 +16,25 @@ func.func @neutral(%x: tensor<?x8xf32, #ts.dims<"b", 8>>) -> tensor<?x8xf32, #ts
   return %5 : tensor<?x8xf32, #ts.dims<"b", 8>>
 }
 
+// A power of one half is a root where no element is negative; elsewhere that of
+// -infinity is infinite, that of -0 is 0.
+// CHECK-LABEL: @half_powers
+// CHECK: %[[SQUARE:.*]] = ts.mul %arg0, %arg0
+// CHECK: %[[ROOT:.*]] = ts.sqrt %[[SQUARE]]
+// CHECK: %[[OTHER:.*]] = ts.rsqrt %arg0
+// CHECK: %[[LEAST:.*]] = ts.compare eq %arg0
+// CHECK: %[[SIZE:.*]] = ts.abs %[[OTHER]]
+// CHECK: %[[POWER:.*]] = ts.select %[[LEAST]], {{.*}}, %[[SIZE]]
+// CHECK: return %[[ROOT]], %[[POWER]]
+func.func @half_powers(%x: tensor<8xf32>) -> (tensor<8xf32>, tensor<8xf32>) {
+  %half = ts.constant dense<0.5> : tensor<8xf32>
+  %minus = ts.constant dense<-0.5> : tensor<8xf32>
+  %0 = ts.mul %x, %x : tensor<8xf32>
+  %1 = ts.pow %0, %half : tensor<8xf32>
+  %2 = ts.pow %x, %minus : tensor<8xf32>
+  return %1, %2 : tensor<8xf32>, tensor<8xf32>
+}
+
 // A division by 3 is no product with 1/3; one by 4 is.
 // CHECK-LABEL: @division
 // CHECK-DAG: %[[T:.*]] = ts.constant dense<3.0
