@@ -24,6 +24,7 @@ DRAWS = 5
 # elements to cancel: those of so many draws are judged together.
 FEW = 32
 POOLED = 20
+NOT_FINITE = "not finite where torch is"
 
 
 @dataclasses.dataclass
@@ -150,7 +151,7 @@ def _judge_values(got: Any, eager: Any, wanted: Any) -> Verdict:
     zero = torch.zeros((), dtype=torch.float64, device=wanted.device)
     own = torch.where(finite, got.double(), zero)
     if not bool(torch.isfinite(own).all()):
-        return Verdict(False, float("inf"), why="not finite where torch is")
+        return Verdict(False, float("inf"), why=NOT_FINITE)
     theirs = torch.where(finite, eager.double(), zero)
     wanted = torch.where(finite, wanted, zero)
     norm, largest = float(wanted.norm()) or 1.0, float(wanted.abs().max()) or 1.0

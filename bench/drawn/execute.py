@@ -98,7 +98,7 @@ def run_cpu(case: Any, request: dict[str, Any]) -> dict[str, Any]:
     import knapper
     import numpy as np
     import torch
-    from drawn import check, other_sizes, sweep_case
+    from drawn import as_written, check, other_sizes, sweep_case
     from drawn.timing import cpu_turns, torch_turns
 
     torch.set_num_threads(request["threads"])
@@ -122,6 +122,10 @@ def run_cpu(case: Any, request: dict[str, Any]) -> dict[str, Any]:
 
     with torch.no_grad():
         verdict = check.decide(judged(0), judged)
+        if verdict.why == check.NOT_FINITE:
+            inputs = sweep_case.values(built, dtype, "cpu", 5)
+            if as_written.is_not_finite(path, inputs, torch.from_dlpack(module(*inputs).tensor(0))):
+                return {"status": "not exported", "why": "the file's result is not finite, as ONNX's reference has it too"}
         if verdict.right:
             verdict = other_sizes.judged(case, built, path, module, net) or verdict
         row = _row(verdict) | {"compile_s": compile_s}

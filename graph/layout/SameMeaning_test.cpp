@@ -360,6 +360,16 @@ std::vector<Step> pipeline(bool keepPlanes) {
 
 } // namespace
 
+/// Whether the layout of planes can make a difference.
+static bool readsWindows(func::FuncOp function) {
+  return function
+      .walk([](Operation *op) {
+        return isa<ConvOp, PoolOp>(op) ? WalkResult::interrupt()
+                                       : WalkResult::advance();
+      })
+      .wasInterrupted();
+}
+
 static void expectSameMeaning(bool keepPlanes) {
   DialectRegistry registry;
   registry.insert<TsDialect, func::FuncDialect>();
@@ -373,6 +383,8 @@ static void expectSameMeaning(bool keepPlanes) {
       for (func::FuncOp function : module->getOps<func::FuncOp>()) {
         if (function
                 .isPrivate()) // A body: a part of the function that runs it.
+          continue;
+        if (keepPlanes && !readsWindows(function))
           continue;
         SCOPED_TRACE(file + " @" + function.getName().str());
         std::vector<HostTensor> before = run(function);

@@ -15,7 +15,7 @@ import torch
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "bench"))
 
-from drawn import check, minimise, other_sizes, summary, sweep_case  # noqa: E402
+from drawn import as_written, check, minimise, other_sizes, summary, sweep_case  # noqa: E402
 from drawn.workers import Worker  # noqa: E402
 
 CASES = os.environ.get("KNAPPER_SWEEP_CASES", "60")
@@ -62,6 +62,22 @@ def verdict(change) -> check.Verdict:
     with torch.no_grad():
         eager = built.module(*inputs)
     return check.judge(change(eager.clone()), eager, check.exact(built, inputs), built, inputs)
+
+
+def test_what_a_file_says_itself_is_no_error(tmp_path):
+    """log(1 - sigmoid(x)) of 64 is infinite in float32, as torch's older exporter writes it. Other infinities stay errors."""
+
+    class Entropy(torch.nn.Module):
+        def forward(self, x):
+            return torch.log(1 - torch.sigmoid(x))
+
+    path = tmp_path / "entropy.onnx"
+    x = torch.tensor([1.0, 64.0, -3.0])
+    torch.onnx.export(Entropy(), (x,), str(path), dynamo=False)
+    infinite = torch.tensor([-1.3, float("-inf"), -0.05])
+    assert as_written.is_not_finite(path, [x], infinite)
+    assert not as_written.is_not_finite(path, [x], infinite.roll(1))
+    assert not as_written.is_not_finite(path, [x[:1]], infinite[1:2])
 
 
 def test_the_judge_sees_what_is_wrong():
