@@ -115,18 +115,17 @@ Value LoopBuilder::toAccumulator(Value value, Type tensorElement) {
   Type from = getElementTypeOrSelf(value.getType());
   if (from == accumulator)
     return value;
-  Type type = accumulator;
-  if (auto vector = dyn_cast<VectorType>(value.getType()))
-    type = vector.clone(accumulator);
+  auto vector = dyn_cast<VectorType>(value.getType());
+  Type type = vector ? Type(vector.clone(accumulator)) : accumulator;
   if (isa<FloatType>(from))
     return arith::ExtFOp::create(b, e.location, type, value);
-  bool isUnsigned = tensorElement.isUnsignedInteger();
-  if (isa<FloatType>(accumulator))
-    return isUnsigned
-               ? Value(arith::UIToFPOp::create(b, e.location, type, value))
-               : Value(arith::SIToFPOp::create(b, e.location, type, value));
-  return isUnsigned ? Value(arith::ExtUIOp::create(b, e.location, type, value))
-                    : Value(arith::ExtSIOp::create(b, e.location, type, value));
+  bool isFloat = isa<FloatType>(accumulator);
+  Location loc = e.location;
+  if (tensorElement.isUnsignedInteger())
+    return isFloat ? Value(arith::UIToFPOp::create(b, loc, type, value))
+                   : Value(arith::ExtUIOp::create(b, loc, type, value));
+  return isFloat ? Value(arith::SIToFPOp::create(b, loc, type, value))
+                 : Value(arith::ExtSIOp::create(b, loc, type, value));
 }
 
 Value LoopBuilder::mad(Value sum, Value a, Value x) {
