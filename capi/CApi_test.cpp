@@ -69,6 +69,10 @@ TEST(CApi, LoadsInspectsRunsAndSaves) {
 
   Input x(5);
   knapper_result *result = nullptr;
+  EXPECT_THAT(take(knapper_run(module, &x.tensor, -1, nullptr, 0, &result)),
+              HasSubstr("-1 inputs at an address"));
+  EXPECT_THAT(take(knapper_run(module, nullptr, 1, nullptr, 0, &result)),
+              HasSubstr("1 inputs at NULL"));
   ASSERT_EQ(take(knapper_run(module, &x.tensor, 1, nullptr, 0, &result)),
             "no error");
   ASSERT_EQ(knapper_result_num_outputs(result), 1);
@@ -144,6 +148,8 @@ TEST(CApi, OptionsAreCheckedNotIgnored) {
               HasSubstr("verify_constants is 3"));
   EXPECT_THAT(attempt([](auto &o) { o.spin_microseconds = -7; }),
               HasSubstr("spin_microseconds is -7"));
+  EXPECT_THAT(attempt([](auto &o) { o.spin_microseconds = 1000001; }),
+              HasSubstr("spin_microseconds is 1000001"));
   EXPECT_THAT(attempt([](auto &o) { o.isa = "z80"; }),
               HasSubstr("cannot use code for 'z80'"));
   EXPECT_THAT(attempt([](auto &o) { o.size = 0; }), HasSubstr("*_INIT macro"));

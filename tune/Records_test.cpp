@@ -47,6 +47,11 @@ TEST(Records, TheGreaterGainStays) {
   EXPECT_EQ(one.find(std::string(16, 'a'), "cpu")->choice.at("panel"), 32);
   EXPECT_EQ(one.find(std::string(16, 'b'), "cpu")->choice.at("panel"), 64);
   EXPECT_EQ(one.all().size(), 3u);
+  // Of equal gains the known record stays.
+  Records equal;
+  equal.set(record('b', {{"panel", 8}}, 1.3));
+  EXPECT_EQ(one.merge(equal), 0u);
+  EXPECT_EQ(one.find(std::string(16, 'b'), "cpu")->choice.at("panel"), 64);
 }
 
 TEST(Records, WhatIsNoneIsRefused) {

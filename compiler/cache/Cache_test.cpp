@@ -94,9 +94,30 @@ TEST_F(CacheTest, DropsTheLongestUnused) {
   EXPECT_FALSE(cache.find(key("b")));
   EXPECT_FALSE(cache.find(key("c")));
   EXPECT_TRUE(cache.find(key("d")));
+  // The last used by far, whatever the clock's steps are.
+  for (const char *model : {"a", "d"}) {
+    timespec times[2] = {{1000, 0}, {1000, 0}};
+    std::string json = folder / "compile" / (key(model).hash() + ".json");
+    ASSERT_EQ(utimensat(AT_FDCWD, json.c_str(), times, 0), 0);
+  }
   insert(cache, key("large"), "0123456789012345678901234567", 25);
   EXPECT_FALSE(cache.find(key("large"))); // would have evicted all
   EXPECT_TRUE(cache.find(key("d")));
+}
+
+// Code of a folder that another user can write would be run.
+TEST_F(CacheTest, AFolderThatOthersWriteIsRefused) {
+  open();
+  fs::path path = folder / "compile";
+  for (mode_t mode : {0720, 0702, 0777}) {
+    ASSERT_EQ(chmod(path.c_str(), mode), 0);
+    Expected<Cache> cache = Cache::open(path);
+    ASSERT_FALSE(cache) << std::oct << mode;
+    EXPECT_NE(cache.error().message().find("can be written by others"),
+              std::string::npos);
+  }
+  ASSERT_EQ(chmod(path.c_str(), 0755), 0);
+  EXPECT_TRUE(Cache::open(path));
 }
 
 // A full cache has room again: dropping one entry for each that comes would

@@ -227,6 +227,10 @@ TEST(Artefact, EveryIndexInTheHeaderIsChecked) {
        [](TestArtefact &a) { mapIn(a).strides[0] = 999; }},
       {"a TMA descriptor swizzles 5 bytes",
        [](TestArtefact &a) { mapIn(a).swizzle = 5; }},
+      {"a TMA descriptor swizzles 16 bytes",
+       [](TestArtefact &a) { mapIn(a).swizzle = 16; }},
+      {"a TMA descriptor swizzles 256 bytes",
+       [](TestArtefact &a) { mapIn(a).swizzle = 256; }},
       {"a TMA descriptor rounds what is not f32",
        [](TestArtefact &a) {
          auto &map = mapIn(a);

@@ -16,6 +16,8 @@ TEST(OpenSchema, WhereNothingIsSaid) {
             R"({"type":"object","additionalProperties":true})");
   EXPECT_EQ(opened(R"({"type":["null","array"],"prefixItems":[{}]})"),
             R"({"type":["null","array"],"prefixItems":[{}],"items":true})");
+  EXPECT_EQ(opened(R"({"type":["null","object"]})"),
+            R"({"type":["null","object"],"additionalProperties":true})");
   EXPECT_EQ(
       opened(R"({"anyOf":[{"properties":{"a":{"type":"array"}}},true]})"),
       R"({"anyOf":[{"properties":{"a":{"type":"array","items":true}},"additionalProperties":true},true]})");

@@ -2,6 +2,7 @@
 
 #include "gtest/gtest.h"
 #include <random>
+#include <span>
 
 using namespace knapper::serving;
 
@@ -32,6 +33,17 @@ TEST(NgramLookup, LongerOnesAndLaterOnesFirst) {
 TEST(NgramLookup, ALoopGoesOn) {
   EXPECT_EQ(proposed({9, 1, 2, 1, 2}, 5), (Tokens{1, 2, 1, 2, 1}));
   EXPECT_EQ(proposed({3, 3, 3}, 3), (Tokens{3, 3, 3}));
+}
+
+// Tokens that were taken back: what followed lies behind those that are left.
+TEST(NgramLookup, OfFewerTokensThanWereRead) {
+  Tokens tokens{1, 2, 3, 4, 9, 8, 7, 1, 2, 3, 4, 6, 6};
+  NgramLookup lookup;
+  lookup.extend(tokens);
+  EXPECT_EQ(lookup.propose(std::span<const int32_t>(tokens).first(4), 3),
+            Tokens{});
+  EXPECT_EQ(lookup.propose(std::span<const int32_t>(tokens).first(11), 3),
+            Tokens{});
 }
 
 TEST(NgramLookup, PieceByPieceAsAtOnce) {

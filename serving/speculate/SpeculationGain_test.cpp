@@ -27,6 +27,15 @@ TEST(StepTimes, LinesBetweenAndBeyond) {
     EXPECT_NEAR(times.seconds(tokens), 1 + 0.25 * tokens, 0.15) << tokens;
 }
 
+TEST(StepTimes, OfAnyNumberOfTokens) {
+  for (int32_t tokens :
+       {0, 1, 2, 3, 1 << 20, (3 << 18) + 1, 1 << 30, INT32_MAX}) {
+    StepTimes times;
+    times.add(tokens, 0.5);
+    EXPECT_DOUBLE_EQ(times.seconds(INT32_MAX), 0.5) << tokens;
+  }
+}
+
 TEST(StepTimes, MoreTokensNeverTakeLess) {
   StepTimes times; // as where a larger step takes another kernel
   times.add(4, 2);
@@ -51,6 +60,15 @@ TEST(Verified, WhatCostsNothingIsTaken) {
   // A token costs as much as one alone brings.
   EXPECT_EQ(chooseVerified(proposals, 2, line(0, 1)),
             (std::vector<int32_t>{0, 0}));
+}
+
+// As many tokens a second either way: nothing is verified.
+TEST(Verified, WhatGainsNothingIsLeft) {
+  StepTimes times;
+  for (int32_t tokens : {1, 2, 4, 8})
+    times.add(tokens, tokens);
+  std::vector<Proposal> sure{{1, 3}};
+  EXPECT_EQ(chooseVerified(sure, 1, times), std::vector<int32_t>{0});
 }
 
 TEST(Verified, TheLikelyOnesBeforeOthers) {

@@ -91,6 +91,8 @@ OPS = {
     "pool": (lambda x: (max_pool(x), lax.reduce_window(x, 0.0, lax.add, (1, 3, 3, 1), (1, 1, 1, 1), "VALID")), normal(2, 7, 7, 3)),
     "smallest of windows": (lambda x: lax.reduce_window(x, jnp.inf, lax.min, (1, 2), (1, 2), "SAME"), X),
     "windows of one in steps": (lambda x: lax.reduce_window(x, 0.0, lax.add, (1, 2), (2, 1), "VALID"), X),
+    "apart as a running sum's are not": (lambda x: lax.reduce_window(x, 0.0, lax.add, (1, x.shape[1]), (1, 1), [(0, 0), (x.shape[1] - 1, 0)], window_dilation=(1, 2)), X),
+    "windows with fewer elements than there are": (lambda x: tuple(lax.reduce_window(x, 0.0, lax.add, (2, 2), (1, 1), [pad, (0, 0)]) for pad in ((0, -1), (-1, 0))), X),
     "windows from a number": (lambda x: lax.reduce_window(x, 2.0, lax.mul, (2, 2), (1, 1), "SAME"), X),
     "gradient of a pool": (lambda x: jax.grad(lambda x: (max_pool(x) ** 2).sum())(x), normal(2, 7, 7, 3)),
     "ties of a pool": (lambda x: jax.grad(lambda x: max_pool(x).sum())(x), np.zeros((1, 6, 6, 2), np.float32)),

@@ -380,3 +380,78 @@ func.func private @narrow_step(%h: !h, %x: !s, %w: !w) -> !h {
   %5 = ts.tanh %4 : !h
   return %5 : !h
 }
+
+// -----
+
+!h = tensor<2x4xf32>
+!w = tensor<4x4xf32>
+
+// A value whose result nobody reads decides what another one becomes: it stays,
+// with the capture that it reads.
+// CHECK-LABEL: func.func @through
+// CHECK: ts.loop @through_step {{.*}} carried(%arg0, %arg1 : tensor<2x4xf32>, tensor<2x4xf32>) captures(%arg2 : tensor<2x4xf32>)
+// CHECK-LABEL: func.func private @through_step
+// CHECK-SAME: (%arg0: tensor<2x4xf32>, %arg1: tensor<2x4xf32>, %arg2: tensor<2x4xf32>)
+func.func @through(%a: !h, %b: !h, %c: !h) -> !h {
+  %0:2 = ts.loop @through_step counter "step" trips <6> carried(%a, %b : !h, !h) captures(%c : !h) symbols [] reversed [] to(!h, !h)
+  return %0#0 : !h
+}
+func.func private @through_step(%a: !h, %b: !h, %c: !h) -> (!h, !h) {
+  %0 = ts.mul %a, %b : !h
+  %1 = ts.mul %b, %c : !h
+  return %0, %1 : !h, !h
+}
+
+// -----
+
+!h = tensor<2x4xf32>
+!s = tensor<6x2x4xf32>
+!w = tensor<4x4xf32>
+
+// One side of the matmul is read from the first row on, the other from the last:
+// rows of all steps do not belong together, so each step adds its own.
+// CHECK-LABEL: func.func @opposite
+// CHECK-NOT: ts.dot
+// CHECK: ts.loop @opposite_step
+// CHECK-NOT: ts.dot
+// CHECK-LABEL: func.func private @opposite_step
+// CHECK: ts.dot
+func.func @opposite(%x: !s, %g: !s, %w: !w) -> !w {
+  %0 = ts.loop @opposite_step counter "step" trips <6> carried(%w : !w) captures(%x, %g : !s, !s) symbols [] reversed [] to(!w)
+  return %0 : !w
+}
+func.func private @opposite_step(%w: !w, %x: !s, %g: !s) -> !w {
+  %0 = ts.slice %x [#ts.dim<"step">, #ts.dim<0>, #ts.dim<0>] [1, 1, 1] : !s to tensor<1x2x4xf32>
+  %1 = ts.reshape %0 : tensor<1x2x4xf32> to !h
+  %2 = ts.slice %g [#ts.dim<"5 - step">, #ts.dim<0>, #ts.dim<0>] [1, 1, 1] : !s to tensor<1x2x4xf32>
+  %3 = ts.reshape %2 : tensor<1x2x4xf32> to !h
+  %4 = ts.dot %1, %3 batch [] x [] contract [0] x [0] : !h, !h
+  %5 = ts.add %w, %4 : !w
+  return %5 : !w
+}
+
+// -----
+
+!v = tensor<3x2x4xf32>
+!r = tensor<3x4x5xf32>
+!s = tensor<6x3x4x5xf32>
+!y = tensor<3x2x5xf32>
+
+// Matmuls in a batch whose right side alone changes: behind batch and rows of
+// the left side stand the steps, which come first.
+// CHECK-LABEL: func.func @batched
+// CHECK: %[[D:.*]] = ts.dot %arg1, %arg2 batch [0] x [1] contract [2] x [2] : tensor<3x2x4xf32>, tensor<6x3x4x5xf32>
+// CHECK: ts.transpose %[[D]] [2, 0, 1, 3] : tensor<3x2x6x5xf32>
+// CHECK: ts.loop @batched_step
+func.func @batched(%h: !y, %w: !v, %x: !s) -> !y {
+  %0 = ts.loop @batched_step counter "step" trips <6> carried(%h : !y) captures(%w, %x : !v, !s) symbols [] reversed [] to(!y)
+  return %0 : !y
+}
+func.func private @batched_step(%h: !y, %w: !v, %x: !s) -> !y {
+  %0 = ts.slice %x [#ts.dim<"step">, #ts.dim<0>, #ts.dim<0>, #ts.dim<0>] [1, 1, 1, 1] : !s to tensor<1x3x4x5xf32>
+  %1 = ts.reshape %0 : tensor<1x3x4x5xf32> to !r
+  %2 = ts.dot %w, %1 batch [0] x [0] contract [2] x [1] : !v, !r
+  %3 = ts.mul %h, %2 : !y
+  %4 = ts.tanh %3 : !y
+  return %4 : !y
+}

@@ -114,3 +114,24 @@ func.func @stays(%x: !x, %s: tensor<72xf32>, %t: tensor<f32>, %q: tensor<72x24xi
   %z = ts.dot %x, %n batch [] x [] contract [1] x [0] : !x, tensor<72x24xf32>
   return %y, %z : !y, !y
 }
+
+// Scales of blocks of 32 and zero points of blocks of 24, three of each: one op
+// has one size of blocks.
+// CHECK-LABEL: @other_blocks
+// CHECK-NOT: ts.scaled_dot
+// CHECK: ts.dot
+func.func @other_blocks(%x: !x, %s: tensor<3x24xf32>, %z: tensor<3x24xi8>) -> !y {
+  %w = ts.weight <0, 0, 1728, "w"> : tensor<72x24xi8>
+  %zw = ts.broadcast %z [0, 2] : tensor<3x24xi8> to tensor<3x24x24xi8>
+  %zm = ts.reshape %zw : tensor<3x24x24xi8> to tensor<72x24xi8>
+  %sw = ts.broadcast %s [0, 2] : tensor<3x24xf32> to tensor<3x32x24xf32>
+  %sm = ts.reshape %sw : tensor<3x32x24xf32> to tensor<96x24xf32>
+  %ss = ts.slice %sm [#ts.dim<0>, #ts.dim<0>] [1, 1] : tensor<96x24xf32> to tensor<72x24xf32>
+  %wi = ts.convert %w : tensor<72x24xi8> to tensor<72x24xi32>
+  %zi = ts.convert %zm : tensor<72x24xi8> to tensor<72x24xi32>
+  %d = ts.sub %wi, %zi : tensor<72x24xi32>
+  %f = ts.convert %d : tensor<72x24xi32> to tensor<72x24xf32>
+  %m = ts.mul %f, %ss : tensor<72x24xf32>
+  %y = ts.dot %x, %m batch [] x [] contract [1] x [0] : !x, tensor<72x24xf32>
+  return %y : !y
+}

@@ -31,3 +31,15 @@ func.func @others(%x: tensor<4x9xf16>, %i: tensor<7x9xi64>, %u: tensor<7x9xf16>,
   %4 = ts.scatter_elements %y, %i, %w dim 0 {reduction = #ts<reduce_kind add>} : tensor<4x9xf32>, tensor<7x9xi64>, tensor<7x9xf32>
   return %3, %4 : tensor<4x9xf16>, tensor<4x9xf32>
 }
+
+// Along the columns two updates of a row may meet, though there is one row; one
+// column of updates has none that meet, though there are many rows.
+// CHECK-LABEL: @columns
+// CHECK: ts.scatter_elements {{.*}} dim 1 {reduction = #ts<reduce_kind add>} : tensor<1x9xf32>
+// CHECK: ts.scatter_elements {{.*}} dim 1 {reduction = #ts<reduce_kind add>} : tensor<4x9xf16>
+func.func @columns(%x: tensor<1x9xf16>, %i: tensor<1x5xi64>, %u: tensor<1x5xf16>,
+                   %y: tensor<4x9xf16>, %j: tensor<4x1xi64>, %v: tensor<4x1xf16>) -> (tensor<1x9xf16>, tensor<4x9xf16>) {
+  %0 = ts.scatter_elements %x, %i, %u dim 1 {reduction = #ts<reduce_kind add>} : tensor<1x9xf16>, tensor<1x5xi64>, tensor<1x5xf16>
+  %1 = ts.scatter_elements %y, %j, %v dim 1 {reduction = #ts<reduce_kind add>} : tensor<4x9xf16>, tensor<4x1xi64>, tensor<4x1xf16>
+  return %0, %1 : tensor<1x9xf16>, tensor<4x9xf16>
+}
