@@ -183,6 +183,26 @@ LogicalResult scatter(AtenNode &n, std::optional<K> kind, bool mean = false) {
   return combined(n, x, at, src, dim, kind, mean);
 }
 
+/// Slices of `source` and where along a dim of self they belong.
+struct IndexedSlices {
+  Value self, at, source;
+  int64_t dim;
+};
+std::optional<IndexedSlices> indexedSlices(AtenNode &n, Type type) {
+  Value x = withDim(n, n.operand("self", type)),
+        at = withDim(n, n.fromFront(n.tensor("index"))),
+        src = n.operand("source", type);
+  if (!x || !at || !src)
+    return std::nullopt;
+  int64_t dim = n.dimension("dim", ts::rankOf(x));
+  if (n.failed())
+    return std::nullopt;
+  SmallVector<Dim> dims = ts::dimsOf(x);
+  dims[dim] = ts::dimOf(at, 0);
+  src = ts::rankOf(src) == 0 ? n.broadcastTo(src, dims) : n.castDims(src, dims);
+  return IndexedSlices{x, n.broadcastAt(at, {dim}, dims), src, dim};
+}
+
 /// Slices of `source` combined with those of self.
 LogicalResult importIndexReduce(AtenNode &n) {
   StringRef name = n.text("reduce");
@@ -190,19 +210,10 @@ LogicalResult importIndexReduce(AtenNode &n) {
   std::optional<K> kind = mean ? std::optional(K::add) : reductionOf(name);
   if (!kind)
     return n.unsupported("the reduction '" + name + "'");
-  Type type = combinedIn(n, kind);
-  Value x = withDim(n, n.operand("self", type)),
-        at = withDim(n, n.fromFront(n.tensor("index"))),
-        src = n.operand("source", type);
-  if (!x || !at || !src)
-    return failure();
-  int64_t dim = n.dimension("dim", ts::rankOf(x));
-  if (n.failed())
-    return failure();
-  SmallVector<Dim> dims = ts::dimsOf(x);
-  dims[dim] = ts::dimOf(at, 0);
-  src = ts::rankOf(src) == 0 ? n.broadcastTo(src, dims) : n.castDims(src, dims);
-  return combined(n, x, n.broadcastAt(at, {dim}, dims), src, dim, kind, mean);
+  std::optional<IndexedSlices> slices = indexedSlices(n, combinedIn(n, kind));
+  return slices ? combined(n, slices->self, slices->at, slices->source,
+                           slices->dim, kind, mean)
+                : failure();
 }
 LogicalResult importScatter(AtenNode &n) {
   StringRef name = n.text("reduce");
@@ -224,25 +235,14 @@ template <bool adds> LogicalResult importIndexAdd(AtenNode &n) {
   if (adds)
     kind = K::add;
   Type type = combinedIn(n, kind);
-  Value x = withDim(n, n.operand("self", type)),
-        at = withDim(n, n.fromFront(n.tensor("index"))),
-        src = n.operand("source", type);
-  if (!x || !at || !src)
+  std::optional<IndexedSlices> slices = indexedSlices(n, type);
+  if (!slices)
     return failure();
-  int64_t dim = n.dimension("dim", ts::rankOf(x));
-  if (n.failed())
-    return failure();
-  SmallVector<Dim> dims = ts::dimsOf(x);
-  dims[dim] = ts::dimOf(at, 0);
-  src = ts::rankOf(src) == 0 ? n.broadcastTo(src, dims) : n.castDims(src, dims);
+  Value source = slices->source;
   if (adds && n.has("alpha") && n.known("alpha") != 1)
-    src = n.mul(src, n.operand("alpha", type));
-  Value wide = n.broadcastAt(at, {dim}, dims);
-  Value y = n.make<ts::ScatterElementsOp>(x, wide, src, uint64_t(dim),
-                                          kind ? kindOf(n, *kind)
-                                               : ts::ReduceKindAttr());
-  y = y && n.element() ? n.convert(y, n.element()) : y;
-  return n.out(y ? n.reshape(y, n.dims()) : y);
+    source = n.mul(source, n.operand("alpha", type));
+  return combined(n, slices->self, slices->at, source, slices->dim, kind,
+                  /*mean=*/false);
 }
 
 /// How many elements fall into each of `bins` ranges from min to max.

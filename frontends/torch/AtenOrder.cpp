@@ -73,8 +73,9 @@ LogicalResult medianOfNone(AtenNode &n) {
   return n.out(none);
 }
 
-/// The lower median; NaN where there is one.
-LogicalResult importMedian(AtenNode &n) {
+/// The lower median: NaN where there is one or, `ofNumbers`, of what is not
+/// NaN.
+template <bool ofNumbers> LogicalResult importMedian(AtenNode &n) {
   Value x = n.tensor("self");
   if (!x)
     return failure();
@@ -92,42 +93,22 @@ LogicalResult importMedian(AtenNode &n) {
   Dim size = ts::dimOf(x, dim), middle = (size - 1).floorDiv(n.dim(2));
   if (!isa<FloatType>(ts::elementTypeOf(x)))
     return pick(n, values, indices, dim, middle);
-  // NaN stands at the end: the first of them is element size - count.
+  // NaN stands at the end.
   Type i64 = n.b.getI64Type();
-  Value nans =
-      n.reduce(K::add, n.convert(n.make<ts::IsNanOp>(x), i64), {dim}, true);
-  Value any = n.compare(P::gt, nans, n.integerScalar(0, i64));
-  Value at = n.select(any, n.sub(n.sizeScalar(size, i64), nans),
-                      n.sizeScalar(middle, i64));
-  return outAt(n, values, indices, at, dim);
-}
-
-/// The lower median of what is not NaN.
-LogicalResult importNanMedian(AtenNode &n) {
-  Value x = n.tensor("self");
-  if (!x)
-    return failure();
-  if (!isa<FloatType>(ts::elementTypeOf(x)))
-    return importMedian(n);
-  bool all = !n.has("dim");
-  if (all && ts::elementCount(x.getType()).isConstant(0))
-    return medianOfNone(n);
-  if (all || ts::rankOf(x) == 0)
-    x = n.reshape(x, {ts::elementCount(x.getType())});
-  int64_t dim = all ? 0 : n.dimension("dim", ts::rankOf(x));
-  if (n.failed())
-    return failure();
-  auto [values, indices] = sorted(n, x, dim);
-  if (!values)
-    return failure();
-  Type i64 = n.b.getI64Type();
-  Value numbers = n.reduce(
-      K::add, n.convert(n.make<ts::NotOp>(n.make<ts::IsNanOp>(x)), i64), {dim},
-      true);
-  // NaN stands at the end. (count - 1) / 2, or 0 where there is none.
-  Value at =
-      n.div(n.binary<ts::MaxOp>(n.add(numbers, -1.0), n.integerScalar(0, i64)),
-            n.integerScalar(2, i64));
+  Value zero = n.integerScalar(0, i64), isNan = n.make<ts::IsNanOp>(x), at;
+  auto count = [&](Value truths) {
+    return n.reduce(K::add, n.convert(truths, i64), {dim}, true);
+  };
+  if (ofNumbers) { // (count - 1) / 2, or 0 where there is none
+    Value numbers = count(n.make<ts::NotOp>(isNan));
+    at = n.div(n.binary<ts::MaxOp>(n.add(numbers, -1.0), zero),
+               n.integerScalar(2, i64));
+  } else { // the first NaN is element size - count
+    Value nans = count(isNan);
+    at = n.select(n.compare(P::gt, nans, zero),
+                  n.sub(n.sizeScalar(size, i64), nans),
+                  n.sizeScalar(middle, i64));
+  }
   return outAt(n, values, indices, at, dim);
 }
 
@@ -299,11 +280,11 @@ constexpr AtenRow rows[] = {
     {"aten.cummin.default", running<K::min>},
     {"aten.kthvalue.default", importKthValue},
     {"aten.logcumsumexp.default", importLogCumSumExp},
-    {"aten.median.default", importMedian},
-    {"aten.median.dim", importMedian},
+    {"aten.median.default", importMedian<false>},
+    {"aten.median.dim", importMedian<false>},
     {"aten.mode.default", importMode},
-    {"aten.nanmedian.default", importNanMedian},
-    {"aten.nanmedian.dim", importNanMedian},
+    {"aten.nanmedian.default", importMedian<true>},
+    {"aten.nanmedian.dim", importMedian<true>},
     {"aten.searchsorted.Tensor", importSearchSorted},
 };
 

@@ -14,6 +14,7 @@
 // The filter [F, C, kh, kw] is read where it lies, a number at a time.
 //
 // Parameters: rows of a block.
+#include "codegen/schedule/conv/PlaneBuild.h"
 #include "codegen/schedule/core/ConfigOf.h"
 #include "codegen/schedule/core/ElementEmitter.h"
 #include "codegen/schedule/core/Epilogue.h"
@@ -336,16 +337,8 @@ LogicalResult chooseCpuPlaneConv(ts::KernelOp kernel, const TargetDesc &target,
 }
 
 LogicalResult buildCpuPlaneConv(BuildContext &context) {
-  std::optional<PlaneConv> p = convOf(context.kernel);
-  if (!p)
-    return context.kernel.emitOpError(
-        "is no convolution that this schedule knows");
-  FailureOr<Epilogue> epilogue =
-      Epilogue::create(context.kernel, p->op.getResult());
-  auto config = configOf<PlaneCpuConfig>(context);
-  if (failed(epilogue) || failed(config))
-    return failure();
-  return PlaneConvBuilder(context, *config, *p, std::move(*epilogue)).build();
+  return buildPlane<PlaneConvBuilder>(context, convOf(context.kernel),
+                                      "convolution");
 }
 
 } // namespace knapper

@@ -14,6 +14,7 @@
 //
 // Parameters: rows of a block.
 #include "codegen/schedule/conv/ConvWindow.h"
+#include "codegen/schedule/conv/PlaneBuild.h"
 #include "codegen/schedule/core/Grain.h"
 #include "codegen/schedule/core/LaneLoops.h"
 #include "codegen/schedule/core/Schedules.h"
@@ -361,17 +362,8 @@ LogicalResult chooseCpuPlaneDepthwise(ts::KernelOp kernel,
 }
 
 LogicalResult buildCpuPlaneDepthwise(BuildContext &context) {
-  std::optional<PlaneDepthwise> p = convOf(context.kernel);
-  if (!p)
-    return context.kernel.emitOpError(
-        "is no convolution that this schedule knows");
-  FailureOr<Epilogue> epilogue =
-      Epilogue::create(context.kernel, p->op.getResult());
-  auto config = configOf<PlaneCpuConfig>(context);
-  if (failed(epilogue) || failed(config))
-    return failure();
-  return PlaneDepthwiseBuilder(context, *config, *p, std::move(*epilogue))
-      .build();
+  return buildPlane<PlaneDepthwiseBuilder>(context, convOf(context.kernel),
+                                           "convolution");
 }
 
 } // namespace knapper

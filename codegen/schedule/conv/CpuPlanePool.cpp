@@ -19,6 +19,7 @@
 //
 // Parameters: rows of a block.
 #include "codegen/schedule/conv/ConvWindow.h"
+#include "codegen/schedule/conv/PlaneBuild.h"
 #include "codegen/schedule/core/ConfigOf.h"
 #include "codegen/schedule/core/ElementEmitter.h"
 #include "codegen/schedule/core/Epilogue.h"
@@ -524,15 +525,7 @@ LogicalResult chooseCpuPlanePool(ts::KernelOp kernel, const TargetDesc &target,
 }
 
 LogicalResult buildCpuPlanePool(BuildContext &context) {
-  std::optional<PlanePool> p = poolOf(context.kernel);
-  if (!p)
-    return context.kernel.emitOpError("is no pool that this schedule knows");
-  FailureOr<Epilogue> epilogue =
-      Epilogue::create(context.kernel, p->op.getResult());
-  auto config = configOf<PlaneCpuConfig>(context);
-  if (failed(epilogue) || failed(config))
-    return failure();
-  return PlanePoolBuilder(context, *config, *p, std::move(*epilogue)).build();
+  return buildPlane<PlanePoolBuilder>(context, poolOf(context.kernel), "pool");
 }
 
 } // namespace knapper
