@@ -145,7 +145,8 @@ private:
   void fail(const ApiError &error);
   void cancelAll();
 
-  /// Text that was not sent yet, behind the prompt where that is wanted.
+  /// Text that was not sent yet, behind the prompt where that is wanted; as a
+  /// JSON string.
   std::string unsentText(const Choice &choice) const;
   LogprobLists listsOf(const std::vector<TokenRecord> &records) const;
   void writeLogprobs(JsonWriter &writer, const Choice &choice) const;

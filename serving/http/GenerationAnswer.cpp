@@ -43,9 +43,14 @@ void Generation::writeUsage(JsonWriter &writer) const {
 }
 
 std::string Generation::unsentText(const Choice &choice) const {
+  std::string text = JsonWriter().value(choice.text).take();
   if (!request.echo || choice.echoed)
-    return choice.text;
-  return request.echoed[choice.prompt].text + choice.text;
+    return text;
+  const std::string &prompt = request.echoed[choice.prompt].quoted;
+  std::string joined;
+  joined.reserve(prompt.size() + text.size() - 2);
+  // Without the quotation marks between them.
+  return joined.append(prompt, 0, prompt.size() - 1).append(text, 1);
 }
 
 Generation::LogprobLists
@@ -207,7 +212,7 @@ size_t Generation::answerBytes() const {
     for (const ToolCall &call : choice.calls)
       all += call.name.size() + call.arguments.size();
     if (request.echo)
-      all += request.echoed[choice.prompt].text.size();
+      all += request.echoed[choice.prompt].quoted.size();
     if (wantsPromptLogprobs())
       all += logprobBytes(1 + scored[choice.prompt].tokens.size());
   }
@@ -237,7 +242,7 @@ std::string Generation::wholeAnswer() const {
     if (request.chat)
       writeMessage(writer, choice);
     else
-      writer.field("text", unsentText(choice));
+      writer.key("text").raw(unsentText(choice));
     writeLogprobs(writer, choice);
     writer.field("finish_reason", reasonOf(choice)).endObject();
   }
@@ -405,7 +410,7 @@ void Generation::sendChunk(size_t index, Choice &choice) {
   JsonWriter writer;
   writer.beginObject().field("index", static_cast<uint64_t>(index));
   if (!request.chat)
-    writer.field("text", unsentText(choice));
+    writer.key("text").raw(unsentText(choice));
   else
     writeDelta(writer, choice);
   writeLogprobs(writer, choice);
@@ -427,13 +432,12 @@ void Generation::sendChunk(size_t index, Choice &choice) {
 /// What most events are: text and nothing else. Only it is rendered.
 void Generation::sendText(size_t index, Choice &choice) {
   bool echoes = request.echo && !choice.echoed;
-  JsonWriter text;
-  text.value(unsentText(choice));
+  std::string text = unsentText(choice);
   choice.echoed = true;
   choice.text.clear();
   line.assign(chunkHead).append("{\"index\":").append(std::to_string(index));
   line.append(request.chat ? ",\"delta\":{\"content\":" : ",\"text\":");
-  line.append(text.text()).append(request.chat ? "}" : "");
+  line.append(text).append(request.chat ? "}" : "");
   line.append(",\"logprobs\":null,\"finish_reason\":null}").append(chunkEnd);
   exchange->write(line);
   if (echoes)

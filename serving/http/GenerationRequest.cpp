@@ -1,5 +1,6 @@
 #include "serving/http/GenerationRequest.h"
 
+#include "runtime/base/Json.h"
 #include "serving/http/DrawnBits.h"
 #include "serving/http/StructuredOutput.h"
 #include "serving/http/ToolFields.h"
@@ -329,8 +330,9 @@ void readLengths(FieldReader &fields, const RequestContext &context,
 void echoPrompts(const Tokenizer &tokenizer, GenerationRequest &request) {
   for (const std::vector<int32_t> &prompt : request.prompts) {
     EchoedPrompt &echoed = request.echoed.emplace_back();
-    echoed.text = tokenizer.decode(prompt, request.skipSpecialTokens);
-    echoed.length = characters(echoed.text);
+    std::string text = tokenizer.decode(prompt, request.skipSpecialTokens);
+    echoed.length = characters(text);
+    echoed.quoted = JsonWriter().value(text).take();
     if (request.topLogprobs < 0)
       continue;
     Detokenizer shown(tokenizer, request.skipSpecialTokens);

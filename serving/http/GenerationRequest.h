@@ -11,8 +11,8 @@ namespace knapper::serving {
 
 /// A prompt as `echo` shows it.
 struct EchoedPrompt {
-  std::string text;
-  size_t length = 0; ///< of it, in characters
+  std::string quoted; ///< as a JSON string, which every choice begins with
+  size_t length = 0;  ///< of its text, in characters
   /// Where each token begins in it, in characters; only with log-probabilities.
   std::vector<size_t> offsets;
 };
