@@ -172,7 +172,9 @@ std::optional<int64_t> FieldReader::integer(std::string_view name,
   int64_t number = fits ? value->get<int64_t>() : 0;
   if (!fits || number < least || number > most) {
     // "or more" would be no answer to what is too large.
-    bool large = value->is_number_unsigned() && (!fits || number > most);
+    bool large =
+        (value->is_number_unsigned() && (!fits || number > most)) ||
+        (value->is_number_float() && value->get<double>() > double(most));
     fail(name,
          "must be an integer of " +
              (large ? std::to_string(least) + " to " + std::to_string(most)

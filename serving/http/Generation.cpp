@@ -352,6 +352,8 @@ void Generation::finishAnswer(bool whole) {
     metrics.countResponse(
         request.chat ? "/v1/chat/completions" : "/v1/completions", 200);
   if (environment.log) {
+    std::string user = request.user.substr(0, 64);
+    user.resize(user.size() - unfinishedUtf8(user));
     char times[96];
     bool any = firstToken != ServerMetrics::Clock::time_point{};
     snprintf(times, sizeof(times), "first=%.4fs all=%.4fs",
@@ -361,9 +363,7 @@ void Generation::finishAnswer(bool whole) {
     environment.log(id + " prompt=" + std::to_string(prompt) +
                     " completion=" + std::to_string(completion) + " " + times +
                     " end=" + (whole ? reasonOf(choices.back()) : "early") +
-                    (request.user.empty()
-                         ? std::string()
-                         : " user=" + printable(request.user.substr(0, 64))));
+                    (user.empty() ? user : " user=" + printable(user)));
   }
   exchange->onClosed = nullptr;
   exchange->onTaken = nullptr;

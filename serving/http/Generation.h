@@ -156,7 +156,7 @@ private:
   void writeMessage(JsonWriter &writer, const Choice &choice) const;
   void writeDelta(JsonWriter &writer, Choice &choice) const;
   std::string callId() const;
-  static const char *reasonOf(const Choice &choice);
+  const char *reasonOf(const Choice &choice) const;
 
   const Environment environment;
   const std::shared_ptr<HttpExchange> exchange;

@@ -9,8 +9,10 @@
 
 namespace knapper::serving {
 
-const char *Generation::reasonOf(const Choice &choice) {
-  if (choice.finish != FinishReason::stop)
+const char *Generation::reasonOf(const Choice &choice) const {
+  // The engine draws a token all the same.
+  bool scores = request.maxTokens[choice.prompt] == 0;
+  if (choice.finish != FinishReason::stop || scores)
     return "length";
   return choice.parser && choice.parser->calls > 0 ? "tool_calls" : "stop";
 }

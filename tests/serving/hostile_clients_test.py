@@ -143,6 +143,19 @@ def test_numbers_that_are_none_are_refused(server, text):
     assert error_of(server, "/v1/completions", f'{{"prompt": "x", "max_tokens": 1, {text}}}')["message"]
 
 
+@pytest.mark.parametrize("field, least, text", [("seed", -(2**63), "1e19"), ("seed", -(2**63), str(2**64)), ("max_tokens", 1, "1e30"), ("n", 1, "129"), ("n", 1, str(2**70))])
+def test_what_is_too_large_is_told_the_largest(server, field, least, text):
+    message = error_of(server, "/v1/completions", f'{{"prompt": "x", "{field}": {text}}}')["message"]
+    assert f"an integer of {least} to " in message and "or more" not in message, message
+
+
+@pytest.mark.parametrize("more", [{}, {"logprobs": 1}, {"n": 2}, {"stream": True}, {"logit_bias": {"2": 100}}])
+def test_a_prompt_that_is_scored_has_reached_its_length(server, more):
+    """Nothing was to be made: whether the next token would have been the end says nothing."""
+    status, _, answer = call(server, "POST", "/v1/completions", {"prompt": "a b c", "max_tokens": 0, "echo": True} | more)
+    assert status == 200 and b'"length"' in answer and b'"stop"' not in answer, answer
+
+
 @pytest.mark.parametrize("more", [{"seed": -1}, {"seed": -(2**63)}, {"seed": 2**63 - 1}, {"timeout": 86400}, {"temperature": 1e-320}, {"top_p": 5e-324}, {"min_p": 1e-320}, {"priority": -(2**31)}])
 def test_numbers_at_their_bounds_are_taken(server, more):
     status, answer = post(server, "/v1/completions", {"prompt": "a b", "max_tokens": 2} | more)

@@ -339,12 +339,13 @@ def test_an_error_stays_in_its_request(serve):
     assert post(failing, "/v1/completions", {"prompt": [5, 6], "max_tokens": 9})[0] == 200
 
 
-def test_a_drain_finishes_what_runs(serve):
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGHUP])
+def test_a_drain_finishes_what_runs(serve, sent):
     slow = serve("--null-step", "10000")
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         running = pool.submit(post, slow, "/v1/completions", {"prompt": "a b", "max_tokens": 300, "ignore_eos": True})
         wait_for(lambda: metric(slow, "knapper_engine_running") == 1)
-        slow.process.send_signal(signal.SIGTERM)
+        slow.process.send_signal(sent)
         wait_for(lambda: call(slow, "GET", "/health/ready")[0] == 503)
         status, headers, _ = call(slow, "POST", "/v1/completions", {"prompt": "x"})
         assert status == 503 and "Retry-After" in headers
@@ -413,6 +414,16 @@ def test_the_log_has_no_prompts(serve):
     assert logged.stop() == 0
     lines = [line for line in logged.log.splitlines() if line.startswith("cmpl-")]
     assert len(lines) == 1 and "completion=2" in lines[0] and "secret" not in logged.log and "user=u" in lines[0]
+
+
+def test_the_log_cuts_users_between_characters(serve):
+    """The log is read as UTF-8, by `Server.stop` too."""
+    logged = serve()
+    for shift in range(4):
+        post(logged, "/v1/completions", {"prompt": "a", "max_tokens": 1, "user": "x" * shift + "\U0001f642" * 40})
+    assert logged.stop() == 0
+    users = [line.split(" user=")[1] for line in logged.log.splitlines() if line.startswith("cmpl-")]
+    assert users == ["x" * shift + "\U0001f642" * (16 - (shift > 0)) for shift in range(4)]
 
 
 def test_folders_that_cannot_be_served(folder, tmp_path):

@@ -35,12 +35,22 @@ std::string nameOf(const std::string &folder) {
   return path.filename().string();
 }
 
-/// Waits for SIGTERM or SIGINT, for at most so long; blocked in all threads.
-bool waitForSignal(double seconds) {
+/// What ends the server: SIGTERM, SIGINT, and SIGHUP of a terminal that
+/// closes, unless who started it has it ignored (nohup).
+sigset_t endingSignals() {
   sigset_t signals;
   sigemptyset(&signals);
   sigaddset(&signals, SIGTERM);
   sigaddset(&signals, SIGINT);
+  struct sigaction now{};
+  if (sigaction(SIGHUP, nullptr, &now) == 0 && now.sa_handler != SIG_IGN)
+    sigaddset(&signals, SIGHUP);
+  return signals;
+}
+
+/// Waits for one of them, for at most so long; blocked in all threads.
+bool waitForSignal(double seconds) {
+  sigset_t signals = endingSignals();
   timespec limit{static_cast<time_t>(seconds),
                  static_cast<long>((seconds - double(time_t(seconds))) * 1e9)};
   return sigtimedwait(&signals, nullptr, &limit) > 0;
@@ -70,10 +80,7 @@ void allowFiles(size_t connections) {
 
 Status serve(ServeArguments &arguments) {
   using namespace knapper::serving;
-  sigset_t signals;
-  sigemptyset(&signals);
-  sigaddset(&signals, SIGTERM);
-  sigaddset(&signals, SIGINT);
+  sigset_t signals = endingSignals();
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   signal(SIGPIPE, SIG_IGN);
 
