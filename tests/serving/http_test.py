@@ -5,8 +5,10 @@ from __future__ import annotations
 import concurrent.futures
 import http.client
 import json
+import os
 import signal
 import socket
+import subprocess
 import time
 
 import openai
@@ -426,9 +428,20 @@ def test_the_log_cuts_users_between_characters(serve):
     assert users == ["x" * shift + "\U0001f642" * (16 - (shift > 0)) for shift in range(4)]
 
 
-def test_folders_that_cannot_be_served(folder, tmp_path):
-    import subprocess
+@pytest.mark.parametrize("flags, key, words", [
+    (["--api-key", ""], "", "error: --api-key: is empty"),
+    (["--api-key", "k", "--api-key", " secret"], "", "error: --api-key: has a space at an end"),
+    ([], "secret\n", "error: KNAPPER_API_KEY: has a space at an end, a line's end"),
+    (["--drain", "-1s"], "", "--drain"),
+])  # fmt: skip
+def test_what_would_keep_everybody_out_is_refused(folder, flags, key, words):
+    """A key that no header can hold, as of a file that ends with a line's end; no key is repeated."""
+    command = [BUILD / "bin" / "knapper", "serve", folder, "--null-engine", "--port", "0", *flags]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=os.environ | {"KNAPPER_API_KEY": key})
+    assert done.returncode == 1 and words in done.stderr and "secret" not in done.stderr, done.stderr
 
+
+def test_folders_that_cannot_be_served(folder, tmp_path):
     def run(path):
         return subprocess.run([BUILD / "bin" / "knapper", "serve", str(path), "--null-engine", "--port", "0"], capture_output=True, text=True, timeout=120)
 

@@ -56,6 +56,32 @@ bool waitForSignal(double seconds) {
   return sigtimedwait(&signals, nullptr, &limit) > 0;
 }
 
+/// The keys that clients may use: of the flags and of the environment. One that
+/// no header can hold would keep everybody out.
+Expected<std::vector<std::string>> apiKeys(std::vector<std::string> given) {
+  auto check = [](const std::string &key, const char *where) -> Status {
+    auto isBlank = [](char c) { return c == ' ' || c == '\t'; };
+    auto isControl = [](unsigned char c) {
+      return (c < 0x20 && c != '\t') || c == 0x7f;
+    };
+    if (key.empty())
+      return userError("is empty", where, "a key, or no such flag");
+    if (isBlank(key.front()) || isBlank(key.back()) ||
+        std::any_of(key.begin(), key.end(), isControl))
+      return userError("has a space at an end, a line's end or another control "
+                       "character, which no client can send",
+                       where, "the key without it");
+    return success();
+  };
+  for (const std::string &key : given)
+    TRY(check(key, "--api-key"));
+  if (const char *key = getenv("KNAPPER_API_KEY"); key && *key) {
+    TRY(check(key, "KNAPPER_API_KEY"));
+    given.push_back(key);
+  }
+  return given;
+}
+
 /// A line for stderr, or none: who does not read the log holds up nobody.
 void logLine(const std::string &line) {
   constexpr size_t most = 4000; // what a pipe that can be written has room for
@@ -86,6 +112,7 @@ Status serve(ServeArguments &arguments) {
 
   Stopwatch watch;
   TRY(HttpServer::check(arguments.http));
+  ASSIGN_OR_RETURN(std::vector<std::string> keys, apiKeys(arguments.apiKeys));
   ASSIGN_OR_RETURN(std::unique_ptr<ModelTexts> texts,
                    ModelTexts::load(arguments.folder));
   arguments.grammar.cacheBytes =
@@ -97,9 +124,7 @@ Status serve(ServeArguments &arguments) {
   ApiServiceOptions options;
   options.model = arguments.modelName.empty() ? nameOf(arguments.folder)
                                               : arguments.modelName;
-  options.apiKeys = arguments.apiKeys;
-  if (const char *key = getenv("KNAPPER_API_KEY"); key && *key)
-    options.apiKeys.push_back(key);
+  options.apiKeys = std::move(keys);
   options.allowedHosts = arguments.allowedHosts;
   const std::string &host = arguments.http.host;
   bool loopback =
@@ -216,6 +241,7 @@ void addServe(CLI::App &app, Session &session) {
       ->transform(CLI::AsNumberWithUnit(
           std::map<std::string, double>{{"s", 1}, {"m", 60}},
           CLI::AsNumberWithUnit::CASE_SENSITIVE, "SECONDS"))
+      ->check(CLI::Range(0.0, 86400.0))
       ->capture_default_str();
   command
       ->add_option("--handover", arguments->handover,
