@@ -259,7 +259,10 @@ LogicalResult importHistogram(AtenNode &n) {
     return n.unsupported("bounds that the data gives");
   Type i64 = n.b.getI64Type();
   x = n.reshape(x, {ts::elementCount(x.getType())});
-  Value at = n.mul(n.add(x, -low), static_cast<double>(bins) / (high - low));
+  // In this order, which decides the bin of a number on an edge.
+  Value from = n.scalarFor(x, low), to = n.scalarFor(x, high);
+  Value at =
+      n.div(n.mul(n.sub(x, from), static_cast<double>(bins)), n.sub(to, from));
   at = n.binary<ts::MinOp>(n.make<ts::FloorOp>(at),
                            n.scalarFor(at, static_cast<double>(bins - 1)));
   Value inside = n.binary<ts::AndOp>(

@@ -40,6 +40,12 @@ def test_rotary_embedding_of_complex_numbers():
     assert knapper.torch.counters()["fallback_ops"] == 0
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_parts_that_broadcast(dtype):
+    check(torch.complex, torch.randn(5, 1, dtype=dtype), torch.randn(3, dtype=dtype))
+    check(torch.complex, torch.randn(5, dtype=dtype), torch.randn((), dtype=dtype))
+
+
 def test_gradients_through_complex_numbers():
     turns = torch.polar(torch.ones(5, 4), torch.randn(5, 4))
     x = torch.randn(2, 5, 3, 8, requires_grad=True)

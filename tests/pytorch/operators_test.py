@@ -476,3 +476,46 @@ def test_runs_along_a_dim_from_the_end_are_refused():
     # torch's trace of it has another rank.
     with pytest.raises(Exception, match="a dim from the end"):
         check(lambda x: torch.unique_consecutive(x, dim=-1), torch.tensor([1, 1, 2]))
+
+
+def test_counts_in_bins():
+    """Numbers on the edges of bins too."""
+    x = torch.arange(300) * 0.1
+    check(lambda x: (torch.histc(x, 10, 0, 3), torch.histc(x, 7, -1, 2), torch.histc(x, 6, 0.1, 0.7)), x, rtol=0, atol=0)
+    check(lambda x: (torch.histc(x, 13), torch.histc(x[:4] * 0, 5), torch.histc(x[:0], 5)), x, rtol=0, atol=0)
+    check(lambda x: torch.histc(x, 9), torch.randn(500, dtype=torch.float64), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("nan")])
+def test_bins_without_bounds_are_refused(value):
+    x = torch.tensor([1.0, value])
+    for function in (lambda x: torch.histc(x, 5), knapper.torch.compile(lambda x: torch.histc(x, 5), cache=False)):
+        with pytest.raises((RuntimeError, knapper.UserError)):
+            function(x)
+
+
+@pytest.mark.parametrize("initial", [None, 1.5])
+@pytest.mark.parametrize("reduce", ["sum", "mean", "max", "min", "prod"])
+def test_segments(reduce, initial):
+    def function(x, lengths, offsets, inner):
+        given = {"reduce": reduce, "initial": initial}
+        return (
+            torch.segment_reduce(x, lengths=lengths, **given),
+            torch.segment_reduce(x, offsets=offsets, **given),
+            torch.segment_reduce(x, lengths=inner, axis=1, **given),
+        )
+
+    x = torch.randn(12, 2, 3)
+    x[3, 1, 1] = float("nan")
+    inner = torch.tensor([[1, 0, 1]] * 11 + [[0, 2, 0]])
+    check(function, x, torch.tensor([3, 0, 4, 5]), torch.tensor([0, 3, 3, 12]), inner)
+
+
+@pytest.mark.parametrize("lengths", [[3, 4], [3, 14], [13, -1]])
+def test_segments_that_do_not_fill_the_axis_are_refused(lengths):
+    def function(x, lengths):
+        return torch.segment_reduce(x, "sum", lengths=lengths)
+
+    for call in (function, knapper.torch.compile(function, cache=False)):
+        with pytest.raises((RuntimeError, knapper.UserError)):
+            call(torch.randn(12), torch.tensor(lengths))

@@ -48,6 +48,11 @@ def function_of(overload: Any, library: Any) -> Callable[..., Any] | None:
     return functools.partial(_make, overload, library) if name in _MADE else None
 
 
+def _joined(library: Any, real: torch.Tensor, imag: torch.Tensor) -> Any:
+    """Of parts that broadcast: planes have one size."""
+    return library.joined(*torch.broadcast_tensors(real, imag))
+
+
 def _polar(library: Any, abs: torch.Tensor, angle: torch.Tensor) -> Any:
     return library.joined(abs * torch.cos(angle), abs * torch.sin(angle))
 
@@ -145,6 +150,7 @@ _OWN: dict[str, Callable[..., Any]] = {
     "addcmul": _add_product,
     "addmm": _add_matrices,
     "addmv": _add_matrix_vector,
+    "complex": _joined,
     "div": _divide,
     "exp2": lambda library, x: torch.exp(x * math.log(2)),
     "lerp": _lerp,

@@ -3,6 +3,7 @@ rows. They are traced, so that what they compute is compiled as one."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -60,6 +61,73 @@ def histogram_of_count(
     step = (high - low) / bins
     edges = torch.where(place < (bins + 1) // 2, low + step * place, high - step * (bins - place))
     return _counted(self, edges, weight, density)
+
+
+def histc(self: Tensor, bins: int = 100, min: Any = 0, max: Any = 0) -> Tensor:
+    """Between bounds that the data gives; others have a row."""
+    if min != max or not self.dtype.is_floating_point:
+        return NotImplemented
+    if self.numel() == 0:
+        return torch.zeros([bins], dtype=self.dtype, device=self.device)
+    x = self.reshape(-1)
+    low, high = x.amin(), x.amax()
+    alike = low == high
+    low, high = torch.where(alike, low - 1, low), torch.where(alike, high + 1, high)
+    at = ((x - low) * bins / (high - low)).to(torch.int64).clamp(max=bins - 1)
+    # Eager refuses such bounds; the run refuses an index below zero.
+    at = torch.where(torch.isfinite(low) & torch.isfinite(high), at, -1)
+    zeros = torch.zeros([bins], dtype=self.dtype, device=self.device)
+    return zeros.scatter_add(0, at, torch.ones_like(x))
+
+
+# What a segment without elements is, unless the caller says.
+_EMPTY = {"sum": 0.0, "mean": 0.0, "prod": 1.0, "max": -math.inf, "min": math.inf}
+_SEGMENTS = {"sum": "sum", "mean": "sum", "prod": "prod", "max": "amax", "min": "amin"}
+
+
+def segment_reduce(
+    data: Tensor,
+    reduce: str,
+    *,
+    lengths: Tensor | None = None,
+    indices: Tensor | None = None,
+    offsets: Tensor | None = None,
+    axis: int = 0,
+    unsafe: bool = False,
+    initial: Any = None,
+) -> Tensor:
+    """Of slices along `axis` that follow each other: `lengths` has the count of each,
+    `offsets` where each begins and the last ends."""
+    if indices is not None:
+        return NotImplemented
+    axis, rows = axis % data.dim(), data.shape[axis]
+    place = torch.arange(rows, device=data.device)
+    if offsets is not None:
+        begin, end = offsets[..., :-1], offsets[..., 1:]
+        lengths = end - begin
+        good = (begin[..., :1] == 0) & (end[..., -1:] == rows)
+    else:
+        assert lengths is not None
+        end = lengths.cumsum(-1)
+        good = end[..., -1:] == rows
+    at = torch.searchsorted(end.contiguous(), place.expand([*end.shape[:-1], rows]).contiguous(), right=True)
+    # Eager refuses segments that do not fill the axis; the run refuses an index below zero.
+    at = torch.where(good & (lengths >= 0).all(-1, keepdim=True), at, -1)
+    behind = [1] * (data.dim() - axis - 1)
+    wide = _wide(data)
+    start = torch.full(
+        [*lengths.shape, *data.shape[axis + 1 :]],
+        _EMPTY[reduce] if initial is None else initial,
+        dtype=wide.dtype,
+        device=data.device,
+    )
+    at = at.reshape([*at.shape, *behind]).expand(data.shape)
+    made = start.scatter_reduce(axis, at, wide, _SEGMENTS[reduce])
+    if reduce == "mean":
+        count = lengths.reshape([*lengths.shape, *behind]).to(wide.dtype)
+        empty = math.nan if initial is None else made
+        made = torch.where(count == 0, empty, made / count)
+    return made.to(data.dtype)
 
 
 def _spread(means: Tensor, dim: int, size: int) -> Tensor:
@@ -239,6 +307,8 @@ def table() -> dict[Any, Callable[..., Any]]:
         aten.diagonal_scatter.default: diagonal_scatter,
         aten.histogram.bins_tensor: histogram_of_edges,
         aten.histogram.bin_ct: histogram_of_count,
+        aten.histc.default: histc,
+        aten.segment_reduce.default: segment_reduce,
         aten.bucketize.Tensor: bucketize,
         aten.searchsorted.Tensor: searchsorted,
         aten.index.Tensor: index,
