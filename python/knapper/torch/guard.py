@@ -223,6 +223,7 @@ class Guard:
             _log.warning("of a graph of %d operators, %s", self._description.nodes, told)
 
     def _by_eager(self, arguments: list[Any]) -> list[Any]:
+        self._program.refuse_overlaps(arguments)
         claims = self._program.claims(arguments)
         given = list(arguments)
         arguments.clear()

@@ -16,6 +16,7 @@ from knapper.results import Handle, Result
 from knapper.torch import sizes, transforms
 from knapper.torch.description import DTYPES, Description, Input, Output
 from knapper.torch.objects import Signature
+from knapper.torch.overlaps import Overlaps
 from knapper.torch.verify import verify
 from knapper import dtypes
 
@@ -130,6 +131,8 @@ class Program:
                 given.tensor = given.tensor.to(self._gpu)
         self._held = [i.tensor for i in description.inputs if i.tensor is not None]
         self._views = [i for i in description.inputs if i.view is not None]
+        overlaps = Overlaps(description)
+        self._overlaps = overlaps if overlaps else None
         self._in_place = self._replaced()
         # Outputs that are copied to the argument that they change.
         self._written = [
@@ -239,6 +242,8 @@ class Program:
             self.draw(arguments)
         if description.begins:
             self._refuse_begins(arguments)
+        if self._overlaps is not None:
+            self._overlaps.refuse(arguments)
         if self._unchecked:
             self._unchecked = False
             verify(description.text, self._inputs(arguments))
@@ -352,6 +357,11 @@ class Program:
     def claims(self, arguments: list[Any]) -> Any:
         """Size, stride and the dims in memory of every output of a call."""
         return (self._fixed or self._shapes(arguments))[0]  # type: ignore[misc]
+
+    def refuse_overlaps(self, arguments: list[Any]) -> None:
+        """UserError where an argument that is written lies over another one."""
+        if self._overlaps is not None:
+            self._overlaps.refuse(arguments)
 
     def _made(self, arguments: list[Any], shapes: Any) -> list[Any] | None:
         """Memory for the outputs; None where a size is not known yet."""
