@@ -72,7 +72,9 @@ std::optional<LoopSum> SumMover::match(size_t carried) {
   bool sums = false;
   while (Operation *op = value.getDefiningOp()) {
     auto reduce = dyn_cast<ReduceOp>(op);
-    bool adds = reduce && reduce.getKind() == ReduceKind::add;
+    // Parts of a sum of f16 may overflow where the sum of each step does not.
+    bool adds = reduce && reduce.getKind() == ReduceKind::add &&
+                !reduce.getIgnoresNan() && !elementTypeOf(reduce).isF16();
     if (!adds && !isa<TransposeOp, ReshapeOp>(op))
       break;
     if (parts.namesOwnSymbol(op))

@@ -455,3 +455,27 @@ func.func private @batched_step(%h: !y, %w: !v, %x: !s) -> !y {
   %4 = ts.tanh %3 : !y
   return %4 : !y
 }
+
+// -----
+
+!h = tensor<4xf16>
+!s = tensor<6x2x4xf16>
+
+// Rows of f16 that cancel in a step may overflow where all steps' are added up
+// first: each step adds its own.
+// CHECK-LABEL: func.func @cancelling
+// CHECK: ts.loop @cancelling_step {{.*}} carried(%arg0
+// CHECK-NOT: ts.add
+// CHECK: return
+func.func @cancelling(%h: !h, %x: !s, %y: !h) -> (!h, !h) {
+  %0:2 = ts.loop @cancelling_step counter "step" trips <6> carried(%h, %y : !h, !h) captures(%x : !s) symbols [] reversed [] to(!h, !h)
+  return %0#0, %0#1 : !h, !h
+}
+func.func private @cancelling_step(%h: !h, %y: !h, %x: !s) -> (!h, !h) {
+  %0 = ts.slice %x [#ts.dim<"step">, #ts.dim<0>, #ts.dim<0>] [1, 1, 1] : !s to tensor<1x2x4xf16>
+  %1 = ts.reshape %0 : tensor<1x2x4xf16> to tensor<2x4xf16>
+  %2 = ts.reduce add %1 [0] : tensor<2x4xf16>
+  %3 = ts.add %h, %2 : !h
+  %4 = ts.tanh %y : !h
+  return %3, %4 : !h, !h
+}
