@@ -186,6 +186,7 @@ private:
   /// All passes of the row, one after another.
   llvm::LogicalResult passes();
   llvm::LogicalResult storeResults();
+  /// Whether `wholeOrCut` pays.
   bool cutsTiles() const;
   /// Both for a whole tile of columns, and again for one that is cut.
   llvm::LogicalResult wholeOrCut();
