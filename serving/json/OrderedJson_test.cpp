@@ -57,6 +57,21 @@ TEST(OrderedJson, DestroysWithoutMemory) {
   }
 }
 
+TEST(OrderedJson, FieldsMoveWhereAnObjectGrows) {
+  OrderedJson made = OrderedJson::parse(R"({"first": ["x", "y"]})");
+  const OrderedJson *inner = &made["first"][0];
+  std::string text = R"({"first":["x","y"])";
+  for (int i = 0; i < 100; ++i) {
+    std::string name = std::to_string(i);
+    made[name] = i;
+    made[name] = 2 * i; // is there: another value, the same place
+    text += ",\"" + name + "\":" + std::to_string(2 * i);
+  }
+  EXPECT_EQ(&made["first"][0], inner);
+  EXPECT_EQ(made.dump(), text + "}");
+  EXPECT_EQ(OrderedJson::parse(made.dump()), made);
+}
+
 TEST(OrderedJson, DestroysWhatIsNestedDeeply) {
   constexpr size_t depth = 200'000;
   std::string text;
