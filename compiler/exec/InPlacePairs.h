@@ -38,8 +38,8 @@ public:
   }
 
   /// The pairs of a finished program: of each output the inputs that it is
-  /// written over directly; where there is none, those that are free by then and
-  /// no other output's. Of very many of one size some are left out.
+  /// written over directly; where there is none, those that are free by then
+  /// and no other output's. Of very many of one size some are left out.
   std::vector<fb::InPlace> pairs(const fb::ProgramT &program) const;
 
 private:
