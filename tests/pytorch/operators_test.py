@@ -511,6 +511,16 @@ def test_segments(reduce, initial):
     check(function, x, torch.tensor([3, 0, 4, 5]), torch.tensor([0, 3, 3, 12]), inner)
 
 
+def test_rows_in_no_segment():
+    def function(x, offsets, lengths):
+        return (
+            torch.segment_reduce(x, "max", offsets=offsets),
+            torch.segment_reduce(x, "mean", lengths=lengths, unsafe=True),
+        )
+
+    check(function, torch.randn(12, 2), torch.tensor([2, 3, 3, 9]), torch.tensor([1, 0, 6]))
+
+
 @pytest.mark.parametrize("lengths", [[3, 4], [3, 14], [13, -1]])
 def test_segments_that_do_not_fill_the_axis_are_refused(lengths):
     def function(x, lengths):

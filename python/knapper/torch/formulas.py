@@ -69,15 +69,15 @@ def histc(self: Tensor, bins: int = 100, min: Any = 0, max: Any = 0) -> Tensor:
         return NotImplemented
     if self.numel() == 0:
         return torch.zeros([bins], dtype=self.dtype, device=self.device)
-    x = self.reshape(-1)
+    x = _wide(self).reshape(-1)
     low, high = x.amin(), x.amax()
     alike = low == high
     low, high = torch.where(alike, low - 1, low), torch.where(alike, high + 1, high)
     at = ((x - low) * bins / (high - low)).to(torch.int64).clamp(max=bins - 1)
     # Eager refuses such bounds; the run refuses an index below zero.
     at = torch.where(torch.isfinite(low) & torch.isfinite(high), at, -1)
-    zeros = torch.zeros([bins], dtype=self.dtype, device=self.device)
-    return zeros.scatter_add(0, at, torch.ones_like(x))
+    zeros = torch.zeros([bins], dtype=x.dtype, device=self.device)
+    return zeros.scatter_add(0, at, torch.ones_like(x)).to(self.dtype)
 
 
 # What a segment without elements is, unless the caller says.
@@ -97,36 +97,38 @@ def segment_reduce(
     initial: Any = None,
 ) -> Tensor:
     """Of slices along `axis` that follow each other: `lengths` has the count of each,
-    `offsets` where each begins and the last ends."""
+    `offsets` where each begins and the last ends. What lies behind the last is left out."""
     if indices is not None:
         return NotImplemented
     axis, rows = axis % data.dim(), data.shape[axis]
     place = torch.arange(rows, device=data.device)
     if offsets is not None:
-        begin, end = offsets[..., :-1], offsets[..., 1:]
-        lengths = end - begin
-        good = (begin[..., :1] == 0) & (end[..., -1:] == rows)
+        first, end = offsets[..., :1], offsets[..., 1:]
+        lengths = end - offsets[..., :-1]
     else:
         assert lengths is not None
-        end = lengths.cumsum(-1)
-        good = end[..., -1:] == rows
+        first, end = torch.zeros_like(lengths[..., :1]), lengths.cumsum(-1)
     at = torch.searchsorted(end.contiguous(), place.expand([*end.shape[:-1], rows]).contiguous(), right=True)
-    # Eager refuses segments that do not fill the axis; the run refuses an index below zero.
-    at = torch.where(good & (lengths >= 0).all(-1, keepdim=True), at, -1)
+    count = end.shape[-1]
+    at = torch.where(place < first, count, at)  # a segment more, of what lies in none
+    if offsets is None and not unsafe:
+        # Eager refuses lengths that do not fill the axis; the run refuses an index below zero.
+        good = (end[..., -1:] == rows) & (lengths >= 0).all(-1, keepdim=True)
+        at = torch.where(good, at, -1)
     behind = [1] * (data.dim() - axis - 1)
     wide = _wide(data)
     start = torch.full(
-        [*lengths.shape, *data.shape[axis + 1 :]],
+        [*lengths.shape[:-1], count + 1, *data.shape[axis + 1 :]],
         _EMPTY[reduce] if initial is None else initial,
         dtype=wide.dtype,
         device=data.device,
     )
     at = at.reshape([*at.shape, *behind]).expand(data.shape)
-    made = start.scatter_reduce(axis, at, wide, _SEGMENTS[reduce])
+    made = start.scatter_reduce(axis, at, wide, _SEGMENTS[reduce]).narrow(axis, 0, count)
     if reduce == "mean":
-        count = lengths.reshape([*lengths.shape, *behind]).to(wide.dtype)
+        divisor = lengths.reshape([*lengths.shape, *behind]).to(wide.dtype)
         empty = math.nan if initial is None else made
-        made = torch.where(count == 0, empty, made / count)
+        made = torch.where(divisor == 0, empty, made / divisor)
     return made.to(data.dtype)
 
 
