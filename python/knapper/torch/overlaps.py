@@ -85,6 +85,8 @@ class _Memory:
         }
 
 
+# Of NumPy before 1.25 it is one of the package's own names.
+_TooHardError: type[Exception] = getattr(numpy, "exceptions", numpy).TooHardError
 _MOST_WORK = 100_000  # candidate solutions; NumPy takes a millisecond
 
 
@@ -94,5 +96,5 @@ def _share(one: torch.Tensor, other: torch.Tensor) -> bool:
         return numpy.shares_memory(
             numpy.asarray(_Memory(one)), numpy.asarray(_Memory(other)), max_work=_MOST_WORK
         )
-    except numpy.exceptions.TooHardError:
+    except _TooHardError:
         return True
