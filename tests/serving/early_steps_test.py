@@ -264,7 +264,8 @@ def test_a_device_without_memory_for_draws(models, begun, fewest):
     # Before, greedy requests reserve what the steps themselves take, and a few drawn ones a part of what many do.
     plain = [request | dict(temperature=0, top_logprobs=-1) for request in many]
     groups, failing = [plain, *([many[:4]] if begun else [])], [many, many, plain]
-    options = dict(remote=True, max_sequences=128, kv_memory=1200 * BLOCK, prefix_cache=False, max_batched_tokens=64)
+    # Together: what steps take follows from who is in them.
+    options = dict(remote=True, together=True, max_sequences=128, kv_memory=1200 * BLOCK, prefix_cache=False, max_batched_tokens=64)
     result = model.run(groups + failing, fewest_bytes=[0] * len(groups) + [fewest] * len(failing), **options)
     for group in result["groups"][-3:-1]:
         assert [answer["tokens"] for answer in group] == right

@@ -343,7 +343,9 @@ def test_an_error_stays_in_its_request(serve):
 
 @pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGHUP])
 def test_a_drain_finishes_what_runs(serve, sent):
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it would be ignored by the server, too
     slow = serve("--null-step", "10000")
+    signal.signal(signal.SIGHUP, before)
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         running = pool.submit(post, slow, "/v1/completions", {"prompt": "a b", "max_tokens": 300, "ignore_eos": True})
         wait_for(lambda: metric(slow, "knapper_engine_running") == 1)

@@ -146,10 +146,11 @@ def test_a_long_prompt_is_answered_as_a_short_one(server):
     assert "".join(p["choices"][0]["text"] for p in pieces if p["choices"] and p["choices"][0]["index"] == 0) == short["choices"][0]["text"]
 
 
-def test_a_stream_echoes_a_long_prompt_to_all_choices(serve):
+def test_a_stream_echoes_a_long_prompt_to_all_choices(serve, folder):
     """All echoes become known at once; a client that reads as fast as it can gets them all."""
     server = serve()
-    body = {"prompt": [970] * 4000, "max_tokens": 1, "ignore_eos": True, "echo": True, "logprobs": 0, "n": 64}
+    words = json.loads((folder / "tokenizer.json").read_text())["model"]["vocab"]
+    body = {"prompt": [words[max(words, key=len)]] * 4000, "max_tokens": 1, "ignore_eos": True, "echo": True, "logprobs": 0, "n": 64}
     pieces = events(server, "/v1/completions", body | {"stream": True})
     ends = [piece["choices"][0]["index"] for piece in pieces if piece["choices"] and piece["choices"][0]["finish_reason"]]
     assert sorted(ends) == list(range(64))
