@@ -1,4 +1,5 @@
 // Normalisations.
+#include "frontends/onnx/RuntimeSizes.h"
 #include "frontends/onnx/WideFloat.h"
 
 using namespace mlir;
@@ -166,11 +167,8 @@ LogicalResult importGroupNormalization(Node &n) {
   if (dims.size() < 2 || groups < 1)
     return n.fail("needs a channel dim and num_groups",
                   "correct the input or the attribute");
-  Value x = n[0];
-  if (!dims[1].asConstant() && !dims[1].exactDiv(n.dim(groups))) {
-    dims[1] = dims[1].floorDiv(n.dim(groups)) * groups; // checked by the run
-    x = n.castDims(x, dims);
-  }
+  Value x = castToMultiples(n, n[0], {1}, n.dim(groups));
+  dims = ts::dimsOf(x);
   std::optional<Dim> channels = dims[1].exactDiv(n.dim(groups));
   if (!channels)
     return n.fail(dims[1].str() + " channels do not divide into " +

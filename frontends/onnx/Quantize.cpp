@@ -77,18 +77,16 @@ Value toInteger(Node &n, Value steps, Value zero, Type to) {
 Value quantize(Node &n, Value x, Value scale, Value zero, Type to) {
   if (!x || !scale)
     return {};
-  Type f32 = n.b.getF32Type(), precision = ts::elementTypeOf(scale);
+  Type f32 = n.b.getF32Type();
   if (ts::isStorage(ts::elementTypeOf(scale)) ||
       isa<IntegerType>(ts::elementTypeOf(scale)))
     scale = n.convert(scale, f32);
-  Value quotient = n.div(n.convert(x, ts::elementTypeOf(scale)), scale);
-  if (isa<FloatType>(precision) && !ts::isStorage(precision) &&
-      precision.getIntOrFloatBitWidth() < 32) {
-    // A chain of 16 bits is computed in f32; this quotient is rounded.
-    quotient = n.div(n.convert(n.convert(x, precision), f32),
-                     n.convert(scale, f32));
-    quotient = n.convert(quotient, precision);
-  }
+  Type precision = ts::elementTypeOf(scale);
+  // A chain of 16 bits is computed in f32; this quotient is rounded.
+  Type wide = precision.getIntOrFloatBitWidth() < 32 ? f32 : precision;
+  Value quotient =
+      n.div(n.convert(n.convert(x, precision), wide), n.convert(scale, wide));
+  quotient = n.convert(quotient, precision);
   if (!isSmallFloat(to)) {
     // Adding in f32 keeps what f16 would round.
     Value steps = n.convert(n.make<ts::RoundEvenOp>(quotient), f32);

@@ -13,6 +13,14 @@ using P = ts::ComparePredicate;
 /// Of a tensor (`Importer::inputType`).
 static constexpr int64_t mostDims = 32;
 
+Value castToMultiples(Node &n, Value value, ArrayRef<int64_t> axes, Dim of) {
+  SmallVector<Dim> dims = ts::dimsOf(value);
+  for (int64_t axis : axes)
+    if (!dims[axis].asConstant() && !dims[axis].exactDiv(of))
+      dims[axis] = dims[axis].floorDiv(of) * of;
+  return n.castDims(value, dims);
+}
+
 std::optional<int64_t> lengthOf(Value list) {
   if (ts::rankOf(list) == 0)
     return 1;

@@ -28,6 +28,11 @@ sizesOrSymbols(Node &n, mlir::Value list, llvm::StringRef what);
 llvm::SmallVector<ts::Dim> symbolsOf(Node &n, mlir::Value list, int64_t count,
                                      llvm::StringRef hint);
 
+/// The value with `axes` as multiples of `of` where that is not known before:
+/// the run fails where they are none. Known sizes stay as they are.
+mlir::Value castToMultiples(Node &n, mlir::Value value,
+                            llvm::ArrayRef<int64_t> axes, ts::Dim of);
+
 /// A list's length where it is a number, 1 for a 0-D tensor.
 std::optional<int64_t> lengthOf(mlir::Value list);
 

@@ -404,16 +404,6 @@ LogicalResult importTile(Node &n) {
   return n.out(n.reshape(n.broadcastAt(n[0], at, wide), result));
 }
 
-/// The dims with `axes` as multiples of `of` where only a run knows that they
-/// are.
-SmallVector<Dim> wholeBlocks(SmallVector<Dim> dims, ArrayRef<int64_t> axes,
-                             Dim of) {
-  for (int64_t axis : axes)
-    if (!dims[axis].asConstant() && !dims[axis].exactDiv(of))
-      dims[axis] = dims[axis].floorDiv(of) * of;
-  return dims;
-}
-
 /// Splits the channel dim by the block, and moves the parts beside height and
 /// width; the reverse for SpaceToDepth.
 LogicalResult importDepthToSpace(Node &n) {
@@ -421,8 +411,8 @@ LogicalResult importDepthToSpace(Node &n) {
   if (ts::rankOf(n[0]) != 4 || block < 1 || block > 1 << 15)
     return n.fail("needs a 4-D input and a positive blocksize",
                   "correct the input or the attribute");
-  SmallVector<Dim> d = ts::dimsOf(n[0]);
-  Value x = n.castDims(n[0], d = wholeBlocks(d, {1}, n.dim(block * block)));
+  Value x = castToMultiples(n, n[0], {1}, n.dim(block * block));
+  SmallVector<Dim> d = ts::dimsOf(x);
   std::optional<Dim> channels = d[1].exactDiv(n.dim(block * block));
   if (!channels)
     return n.fail(d[1].str() + " channels do not divide by blocksize squared",
@@ -441,9 +431,9 @@ LogicalResult importSpaceToDepth(Node &n) {
   if (ts::rankOf(n[0]) != 4 || block < 1 || block > 1 << 15)
     return n.fail("needs a 4-D input and a positive blocksize",
                   "correct the input or the attribute");
-  SmallVector<Dim> d = ts::dimsOf(n[0]);
   Dim s = n.dim(block);
-  Value x = n.castDims(n[0], d = wholeBlocks(d, {2, 3}, s));
+  Value x = castToMultiples(n, n[0], {2, 3}, s);
+  SmallVector<Dim> d = ts::dimsOf(x);
   std::optional<Dim> height = d[2].exactDiv(s), width = d[3].exactDiv(s);
   if (!height || !width)
     return n.fail(ts::shapeText(n[0].getType()) +

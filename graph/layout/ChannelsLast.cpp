@@ -462,14 +462,14 @@ void knapper::populateChannelsLastPatterns(RewritePatternSet &patterns,
         return spreadConv(op, rewriter, /*takesGaps=*/false);
       },
       /*benefit=*/3);
-  if (keepPlanes)
+  if (keepPlanes) {
     patterns.add(
         +[](ConvOp op, PatternRewriter &rewriter) {
           return spreadConv(op, rewriter, /*takesGaps=*/true);
         },
         /*benefit=*/2);
-  if (keepPlanes)
     patterns.add(groupedPointConv, /*benefit=*/3);
+  }
   patterns.add(keepPlanes ? unlessPlanes : convChannelsLast);
   patterns.add(keepPlanes ? poolUnlessPlanes : poolChannelsLast);
   patterns.add(reduceOfTranspose);

@@ -25,7 +25,7 @@ static bool isNeverNegative(Value value, unsigned depth) {
       })
       .Case<AddOp, DivOp, MinOp, SqrtOp, BroadcastOp, ReshapeOp, TransposeOp,
             SliceOp, ConvertOp>(all)
-      .Case([&](ReduceOp op) {
+      .Case([&](ReduceOp op) { // (The maximum of nothing is -infinity.)
         return llvm::is_contained(
                    {ReduceKind::add, ReduceKind::mul, ReduceKind::min},
                    op.getKind()) &&

@@ -1,7 +1,8 @@
 //===- HttpStream.h - A TCP connection, with TLS or without ---------------===//
 //
 // What Beast and Asio want of a stream that is read and written
-// asynchronously. Without TLS, calls go to the socket as they are.
+// asynchronously. Without TLS, calls go to the socket as they are. Handlers get
+// Asio's errors. Used by one thread at a time, as a strand has it.
 //
 //===----------------------------------------------------------------------===//
 #pragma once

@@ -37,14 +37,14 @@ class Overlaps:
             lengths = [_bytes(arguments[place]) for place in self._places]
             if not self._symbolic:
                 self._bytes = lengths
+        spans = sorted(zip(begins, lengths, self._places))
         end = 0
-        for begin, length in sorted(zip(begins, lengths)):
+        for begin, length, _ in spans:
             if begin < end:
                 break
             end = begin + length
         else:
             return
-        spans = sorted(zip(begins, lengths, self._places))
         before: list[tuple[int, int]] = []  # (end, place) of those that reach here
         for begin, length, place in spans:
             before = [each for each in before if each[0] > begin]

@@ -242,8 +242,7 @@ class Program:
             self.draw(arguments)
         if description.begins:
             self._refuse_begins(arguments)
-        if self._overlaps is not None:
-            self._overlaps.refuse(arguments)
+        self.refuse_overlaps(arguments)
         if self._unchecked:
             self._unchecked = False
             verify(description.text, self._inputs(arguments))
